@@ -1,0 +1,17 @@
+/* backends.h: what this build has: devices, transports, launchers.
+ *
+ * backends.c is the only file with #if HAVE_…; everything else asks these lists. */
+#ifndef MTRAIN_BACKENDS_H
+#define MTRAIN_BACKENDS_H
+
+#include "comm/launch.h"
+#include "comm/transport.h"
+#include "dev/backend.h"
+
+extern const struct backend *const backends[];    /* NULL-ended, the preferred one first */
+extern const struct launcher *const launchers[];  /* NULL-ended, in the order they are tried */
+
+/* The transport for a job of `size` ranks on a backend, or NULL: this build has none. */
+const struct transport *backends_transport(const struct backend *backend, int size);
+
+#endif

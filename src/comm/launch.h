@@ -1,0 +1,30 @@
+/* launch.h: who started us: rank, size, place on the node, and how the job ends as one.
+ *
+ * Launchers are tried in the order of the list in backends.c: PMIx (mpirun, srun --mpi=pmix), the launcher's
+ * environment (SLURM_*, OMPI_COMM_WORLD_*, PMI_*), alone. */
+#ifndef MTRAIN_COMM_LAUNCH_H
+#define MTRAIN_COMM_LAUNCH_H
+
+#include "base/error.h"
+
+struct launch {
+	int rank, size;
+	int local_rank, local_size; /* on this node */
+	const char *launcher;       /* "pmix", "slurm environment", …, "alone" */
+};
+
+/* One way to learn it. `detect` returns false without an error when this launcher did not start us. */
+struct launcher {
+	const char *name;
+	bool (*detect)(struct launch *l, struct error *e);
+	void (*finish)(void);                               /* a clean end */
+	void (*abort)(int code, const char *cause);         /* bring the whole job down; may return */
+};
+
+/* Tries the NULL-ended list in order. Sets log identity and the die hook. Fails: CODE_USAGE or CODE_MACHINE. */
+bool launch_init(struct launch *l, const struct launcher *const *list, struct error *e);
+void launch_finish(void);
+
+extern const struct launcher launcher_pmix, launcher_environment, launcher_alone;
+
+#endif

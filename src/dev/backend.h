@@ -1,0 +1,62 @@
+/* backend.h: what a kind of device must give; the other side of device.h and ops.h.
+ *
+ * A backend is a table of functions and a table of ops. All entries are mandatory; dev_open refuses a table with a
+ * hole. device.c and ops.c are the thin layer between: they check every call and pass it on, so an implementer may rely
+ * on shapes, types and limits as the book of ops states them.
+ *
+ * Used by implementers (cpu/, later cuda/ and cost/) and by transports, never by the model. */
+#ifndef MTRAIN_DEV_BACKEND_H
+#define MTRAIN_DEV_BACKEND_H
+
+#include "dev/device.h"
+#include "dev/ops.h"
+
+#define OP_ENTRY(name) void (*name)(struct device * dev, const struct op_##name *a);
+struct ops {
+	OPS(OP_ENTRY)
+};
+#undef OP_ENTRY
+
+/* One item that a transport has put on a queue: `advance` pushes it forward without blocking and says whether it is
+ * done. Queued work advances in order within its queue. The transport owns the struct until it is done. */
+struct work {
+	bool (*advance)(struct work *w);
+	const char *call;  /* "all-reduce", for time-outs */
+	const char *group; /* "tensor" */
+	struct work *next; /* the queue's link */
+};
+
+struct backend {
+	const char *name;
+	/* Fails: CODE_MACHINE. Sets dev->impl, dev->ops, dev->scalars, dev->workspace, dev->text, dev->threads. */
+	bool (*open)(struct device *dev, const struct dev_options *options, struct error *e);
+	void (*close)(struct device *dev);
+	void *(*take)(struct device *dev, size_t bytes); /* zeroed; NULL: not to be had */
+	void (*give_back)(struct device *dev, void *memory);
+	double (*peak_flops)(const struct device *dev, enum dtype compute);
+	struct mark (*mark)(struct device *dev, enum queue q);
+	void (*wait)(struct device *dev, enum queue q, struct mark m);
+	void (*finish)(struct device *dev, struct mark m);
+	void (*write)(struct device *dev, enum queue q, void *to, const void *from, size_t bytes);
+	void (*read)(struct device *dev, enum queue q, void *to, const void *from, size_t bytes);
+	void (*copy)(struct device *dev, enum queue q, void *to, const void *from, size_t bytes);
+	void (*zero)(struct device *dev, enum queue q, void *to, size_t bytes);
+	void (*post)(struct device *dev, enum queue q, struct work *w); /* transports: queue an item */
+};
+
+struct device {
+	const struct backend *backend;
+	const struct ops *ops;
+	struct scalars *scalars;
+	struct dev_limits limits;
+	double timeout;
+	size_t workspace;
+	int threads;
+	char text[96];
+	void *impl;
+};
+
+/* For transports whose work is driven from the host: queues w on q. */
+void dev_post(struct device *dev, enum queue q, struct work *w);
+
+#endif

@@ -1,0 +1,18 @@
+/* cpu.h: the CPU backend: one device, two columns of ops.
+ *
+ * `plain` defines every op; `fast` replaces it, op by op, where that pays. Fast files are compiled once for each
+ * instruction set (fast/fast.h) and chosen when the device is opened. Computing happens at once, in the calling
+ * thread and the threads of its parallel loops; only communication is queued (queue.c).
+ *
+ * Used by backends.c, by transports through backend.h, and by tests that compare the columns. */
+#ifndef MTRAIN_DEV_CPU_H
+#define MTRAIN_DEV_CPU_H
+
+#include "dev/backend.h"
+
+extern const struct backend backend_cpu;
+
+/* The defining column: any float type. */
+extern const struct ops ops_plain;
+
+#endif

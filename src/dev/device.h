@@ -1,0 +1,79 @@
+/* device.h: where tensors live and work is queued, as callers see it.
+ *
+ * A device has memory, one queue for computing and one for each axis of communication, and one struct of scalars
+ * that changes from step to step (scalars.h). Work on one queue runs in order; between queues only two calls order
+ * anything: `dev_mark(q)` remembers what is queued on q so far, `dev_wait(q, mark)` makes what is queued on q from
+ * now on wait for that and for no more. On CUDA a mark is an event; on the CPU computing happens at once, and a mark
+ * counts communications.
+ *
+ * A device owns its memory and queues. Used by everything above base. Implementers: backend.h. */
+#ifndef MTRAIN_DEV_DEVICE_H
+#define MTRAIN_DEV_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/tensor.h"
+#include "dev/scalars.h"
+
+/* One queue an axis, so that a tensor reduction never stands behind a pipeline receive that waits for a neighbour. */
+enum queue { Q_COMPUTE, Q_TENSOR, Q_PIPE, Q_DATA, Q_COPY, QUEUES };
+
+const char *queue_name(enum queue q);
+
+struct mark {
+	enum queue queue;
+	uint64_t count; /* items queued before it */
+};
+
+/* The largest shapes that ops will be called with; a backend sizes its one workspace from them, and every call is
+ * checked against them. */
+struct dev_limits {
+	int64_t rows;      /* N: tokens of a micro-batch on this rank */
+	int64_t width;     /* widest row of any matrix: max of C, F, qkv width, head block's vocabulary */
+	int64_t head_size; /* D */
+	int64_t tensors;   /* parameter tensors on this rank */
+};
+
+struct dev_options {
+	int threads; /* of this rank; 0: all cores this process may run on */
+	bool plain;  /* the defining column of ops even where a fast one exists */
+	struct dev_limits limits;
+	double timeout; /* seconds that a wait may take before the run ends; 0: no limit */
+};
+
+struct device;
+struct backend;
+
+/* Opens a device of a backend (backends.h lists them). Fails: CODE_MACHINE with the cause. */
+bool dev_open(struct device **dev, const struct backend *backend, const struct dev_options *options, struct error *e);
+void dev_close(struct device *dev);
+
+const char *dev_name(const struct device *dev);         /* "cpu (2 threads, avx512)" */
+int dev_threads(const struct device *dev);              /* 0 where it means nothing */
+double dev_peak_flops(const struct device *dev, enum dtype compute); /* datasheet dense FLOP/s; 0: not known */
+size_t dev_workspace(const struct device *dev);         /* bytes that the ops use inside */
+
+/* Memory for an arena, zeroed, aligned to 4096. Fails: CODE_MACHINE, naming the bytes. */
+bool dev_take(struct device *dev, void **out, size_t bytes, struct error *e);
+void dev_give_back(struct device *dev, void *memory);
+
+struct mark dev_mark(struct device *dev, enum queue q);
+void dev_wait(struct device *dev, enum queue q, struct mark m);
+
+/* The host waits until everything before the mark is done. */
+void dev_finish(struct device *dev, struct mark m);
+
+/* Copies queued on q. Host memory must stay as it is until a mark after the call is finished. */
+void dev_write(struct device *dev, enum queue q, struct tensor to, const void *from_host);
+void dev_read(struct device *dev, enum queue q, void *to_host, struct tensor from);
+void dev_copy(struct device *dev, enum queue q, struct tensor to, struct tensor from); /* same type and count */
+void dev_zero(struct device *dev, enum queue q, struct tensor t);
+
+/* The scalars in device memory (ops read them there), and queued copies to and from the host. */
+struct scalars *dev_scalars(struct device *dev);
+void dev_write_scalars(struct device *dev, enum queue q, const struct scalars *from_host);
+void dev_read_scalars(struct device *dev, enum queue q, struct scalars *to_host);
+
+#endif

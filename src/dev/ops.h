@@ -1,0 +1,274 @@
+/* ops.h: the book of ops: every computation that a device can be asked for.
+ *
+ * An op computes on one device and never communicates. Every op runs on the compute queue, allocates nothing, and
+ * gives the same bits for the same inputs on the same backend, for any number of threads. What is written here is
+ * the definition; `cpu/plain` is the same in C, and all other code is checked against that.
+ *
+ * Types. T is the compute type of the call (F16, BF16, F32, F64): activations and weights. S is the type of sums:
+ * F64 when T is F64, else F32. Sums, statistics and everything inside an op are in S. Activation gradients are
+ * written; parameter gradients (type S) are added to.
+ *
+ * Letters: B micro-batch, T sequence, N = B·T rows, C width, F inner width, H heads, G heads of a KV group, KV
+ * groups, D head size, V vocabulary rows here (padded), Vt true vocabulary. On a tensor rank H, KV, F, V are the local
+ * share. Square brackets give shapes; "?" marks a tensor that may be left out (dims 0).
+ *
+ * Used by model and train. Implementers fill struct ops in backend.h; ops.c checks each call. */
+#ifndef MTRAIN_DEV_OPS_H
+#define MTRAIN_DEV_OPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dev/device.h"
+
+/* Which tokens the rows of a tensor are: row b·length + t is token first + t of the sample with global number
+ * scalars.samples + sample + b, in sequences of `sequence` tokens. */
+struct span {
+	int64_t sample; /* the micro-batch's first sample, counted from the first of the step */
+	int64_t first, length, sequence;
+};
+
+/* Dropout with counter-based masks (rng.h: rng_dropout): element e of a sample is kept iff word e%4 of group e/4 is
+ * ≥ p·2³²; what is kept is scaled by 1/(1−p). rate 0: nothing is dropped, nothing is drawn. */
+struct dropout {
+	double rate;
+	uint64_t seed;
+	uint32_t site; /* 8·layer + kind */
+	struct span span;
+};
+
+enum norm_kind { NORM_LAYER, NORM_RMS };
+enum gelu_kind { GELU_TANH, GELU_ERF };
+
+/* GELU, tanh form: x/2·(1 + tanh(√(2/π)(x + 0.044715x³))); erf form: x/2·(1 + erf(x/√2)). */
+
+/* out[n] = table[tokens[n] − first] where that row is here (0 ≤ tokens[n] − first < rows), else 0. */
+struct op_embedding_forward {
+	struct tensor out;    /* T [N, C] */
+	struct tensor tokens; /* I32 [N] */
+	struct tensor table;  /* T [V, C] */
+	int64_t first;        /* vocabulary id of the table's row 0 */
+};
+
+/* dtable[tokens[n] − first] += dout[n], rows that are not here skipped; for each row n in ascending order. */
+struct op_embedding_backward {
+	struct tensor dtable; /* S [V, C], added to */
+	struct tensor dout;   /* T [N, C] */
+	struct tensor tokens; /* I32 [N] */
+	struct tensor order;  /* I32 [N]: row numbers sorted by token id, stable */
+	int64_t first;
+};
+
+/* out[n] = dropout(x[n] + table[first + n mod length]): learned positions; no table: dropout alone.
+ * Dropout element: (first + t)·C + c of its sample. x and out may be the same memory. */
+struct op_position_forward {
+	struct tensor out;    /* T [N, C] */
+	struct tensor x;      /* T [N, C] */
+	struct tensor table;  /* ? T [sequence, C] */
+	struct dropout dropout; /* its span also places the rows */
+};
+
+/* dx = dropout'(dout); dtable[first + t] += Σ_b dx[b·length + t], b ascending. dx and dout may be the same memory. */
+struct op_position_backward {
+	struct tensor dx;     /* T [N, C] */
+	struct tensor dout;   /* T [N, C] */
+	struct tensor dtable; /* ? S [sequence, C], added to */
+	struct dropout dropout;
+};
+
+/* One normalisation, as both fused forms use it. LayerNorm: (x − mean)·rstd·weight + bias with the biased variance;
+ * RMSNorm: x·rstd·weight (+ bias) with rstd = 1/√(mean x² + epsilon). */
+struct op_norm_forward {
+	struct tensor out;       /* T [N, C] */
+	struct tensor mean, rstd; /* S [N]; mean ? (left out for NORM_RMS) */
+	struct tensor x;         /* T [N, C] */
+	struct tensor weight;    /* T [C] */
+	struct tensor bias;      /* ? T [C] */
+	enum norm_kind kind;
+	double epsilon;
+};
+
+/* sum = residual + dropout(x + bias); with norm_weight given also out = norm(sum as rounded to T).
+ * Dropout element: (first + t)·C + c. sum may be the same memory as residual or x. */
+struct op_residual_forward {
+	struct tensor sum;       /* T [N, C] */
+	struct tensor residual;  /* T [N, C] */
+	struct tensor x;         /* T [N, C] */
+	struct tensor bias;      /* ? T [C] */
+	struct dropout dropout;
+	struct tensor out;       /* ? T [N, C] */
+	struct tensor mean, rstd; /* ? S [N] */
+	struct tensor norm_weight, norm_bias; /* ? T [C] */
+	enum norm_kind kind;
+	double epsilon;
+};
+
+/* With x̂ = (x − mean)·rstd and g = dout·weight:
+ * LayerNorm dx = dresidual + rstd·(g − mean(g) − x̂·mean(g·x̂)); RMSNorm without the mean(g) term;
+ * dweight += Σ_n dout·x̂, dbias += Σ_n dout. dx and dresidual may be the same memory. */
+struct op_norm_backward {
+	struct tensor dx;        /* T [N, C] */
+	struct tensor dweight;   /* S [C], added to */
+	struct tensor dbias;     /* ? S [C], added to */
+	struct tensor dout;      /* T [N, C] */
+	struct tensor dresidual; /* ? T [N, C] */
+	struct tensor x;         /* T [N, C], what was normalised */
+	struct tensor mean, rstd; /* S [N]; mean ? */
+	struct tensor weight;    /* T [C] */
+	enum norm_kind kind;
+};
+
+/* Backward of the x branch of residual_forward: dx = dropout'(dsum), dbias += Σ_n dx. Without dropout dx may be left
+ * out (it equals dsum) and only dbias is formed. */
+struct op_residual_backward {
+	struct tensor dx;    /* ? T [N, C] */
+	struct tensor dbias; /* ? S [C], added to */
+	struct tensor dsum;  /* T [N, C] */
+	struct dropout dropout;
+};
+
+/* out = op(a)·op(b), accumulated in S, with an epilogue. m, k, n from the shapes as transposed. */
+enum gemm_epilogue {
+	GEMM_PLAIN,     /* out = a·b */
+	GEMM_BIAS,      /* out = a·b + bias */
+	GEMM_BIAS_GELU, /* aux = a·b + bias as rounded to T; out = gelu(aux) */
+	GEMM_DGELU,     /* out = (a·b)·gelu'(aux) */
+};
+
+struct op_gemm {
+	struct tensor out;  /* T [m, n]; with accumulate S [m, n] */
+	struct tensor a;    /* T [m, k], transposed: [k, m] */
+	struct tensor b;    /* T [k, n], transposed: [n, k] */
+	bool a_transposed, b_transposed;
+	bool accumulate;    /* out += a·b, out in S: weight gradients into the main gradient. Only GEMM_PLAIN */
+	enum gemm_epilogue epilogue;
+	struct tensor bias; /* ? T [n] */
+	struct tensor aux;  /* ? T [m, n]: written by GEMM_BIAS_GELU, read by GEMM_DGELU */
+	enum gelu_kind gelu;
+};
+
+/* dbias[c] += Σ_n dout[n, c]. */
+struct op_bias_backward {
+	struct tensor dbias; /* S [C], added to */
+	struct tensor dout;  /* T [N, C] */
+};
+
+/* Causal attention over whole sequences, heads in KV groups: qkv[n, g] holds the G query heads of group g, then its
+ * key, then its value. With h = g·G + i: s_tu = scale·q_t·k_u for u ≤ t; p = softmax(s); p' = dropout(p);
+ * out_t = Σ_u p'_tu v_u. lse_t = ln Σ_u exp(s_tu) is kept for backward. No [T, T] memory.
+ * Dropout element: ((first_head + h)·T + t)·T + u of its sample. */
+struct op_attention_forward {
+	struct tensor out; /* T [N, H, D] */
+	struct tensor lse; /* S [B, H, T] */
+	struct tensor qkv; /* T [N, KV, G + 2, D] */
+	int64_t sequence;  /* T */
+	double scale;
+	struct dropout dropout;
+	int64_t first_head; /* global number of head 0 here */
+};
+
+/* With dp' = dout_t·v_u, dp = dropout'(dp'), δ_t = dout_t·out_t: ds = p·(dp − δ_t); dq_t = scale·Σ_u ds·k_u;
+ * dk_u = scale·Σ_t ds·q_t; dv_u = Σ_t p'·dout_t, summed over the heads of the group. dqkv is written whole. */
+struct op_attention_backward {
+	struct tensor dqkv; /* T [N, KV, G + 2, D] */
+	struct tensor delta; /* S [B, H, T]: room for δ */
+	struct tensor dout; /* T [N, H, D] */
+	struct tensor out;  /* T [N, H, D] */
+	struct tensor lse;  /* S [B, H, T] */
+	struct tensor qkv;  /* T [N, KV, G + 2, D] */
+	int64_t sequence;
+	double scale;
+	struct dropout dropout;
+	int64_t first_head;
+};
+
+/* Vocabulary-parallel cross-entropy in three ops with one gather between the first and the second.
+ * 1. stats[n] = {m, Σ_v exp(l_v − m), l at the target or 0} over the true vocabulary rows here (v < valid), m their
+ *    maximum; no true rows here: {−inf, 0, 0}. A target that is not here gives 0. */
+struct op_loss_stats {
+	struct tensor stats;   /* S [N, 3] */
+	struct tensor logits;  /* T [N, V] */
+	struct tensor targets; /* I32 [N]; −1: masked */
+	int64_t first;         /* vocabulary id of column 0 */
+	int64_t valid;         /* columns here that are true vocabulary: 0 … V */
+};
+
+/* 2. From the stats of all tensor ranks: lse[n] = M + ln Σ_r s_r·exp(m_r − M), M = max m_r, ranks ascending;
+ *    losses[n] = lse − Σ_r target logit, 0 where masked. */
+struct op_loss_combine {
+	struct tensor lse;     /* S [N] */
+	struct tensor losses;  /* S [N] */
+	struct tensor stats;   /* S [ranks, N, 3] */
+	struct tensor targets; /* I32 [N] */
+};
+
+/* 3. logits become their own gradient: (exp(l − lse) − [v is the target])·scalars.loss_scale/sequence; 0 where masked and in
+ *    the columns ≥ valid. */
+struct op_loss_backward {
+	struct tensor logits;  /* T [N, V], in place */
+	struct tensor lse;     /* S [N] */
+	struct tensor targets; /* I32 [N] */
+	int64_t first, valid;
+	int64_t sequence;
+};
+
+/* totals[0] += Σ_n losses[n] (n ascending, FP64), totals[1] += number of targets ≥ 0. */
+struct op_loss_total {
+	struct tensor totals;  /* F64 [≥ 2] */
+	struct tensor losses;  /* S [N] */
+	struct tensor targets; /* I32 [N] */
+};
+
+/* y = x + y elementwise, rounded once. */
+struct op_add {
+	struct tensor y, x; /* T, any equal shape; or both S */
+};
+
+/* to = from with conversion between float types. */
+struct op_convert {
+	struct tensor to, from;
+};
+
+/* sums[slots[i]] = Σ grads[i]², FP64, in an order fixed by the shape; slots not named stay as they are. */
+struct op_square_sums {
+	struct tensor sums;         /* F64 [slots] */
+	const struct tensor *grads; /* host array [count] of S tensors */
+	const int64_t *slots;       /* host array [count] */
+	int64_t count;
+};
+
+/* scalars_verdict (scalars.h) on the device: totals = {Σ loss, T}, sums as gathered. */
+struct op_step_verdict {
+	struct tensor totals; /* F64 [≥ 2] */
+	struct tensor sums;   /* F64 [params] */
+	struct step_rules rules;
+};
+
+/* AdamW on a list of tensors; nothing moves when scalars.skipped. With g = grad·grad_factor:
+ * m = β1·m + (1−β1)g; v = β2·v + (1−β2)g²; p −= lr·m·correction1/(√(v·correction2) + ε) + decay·p (decay where
+ * the tensor says so; p on the right is the old one); weight = p in T. */
+struct adamw_item {
+	struct tensor master; /* S */
+	struct tensor m, v;   /* S */
+	struct tensor grad;   /* S */
+	struct tensor weight; /* ? T: left out where the master is the weight */
+	bool decay;
+};
+struct op_adamw {
+	const struct adamw_item *items; /* host array [count] */
+	int64_t count;
+	struct step_rules rules;
+};
+
+/* The list of ops, walked by the table, the checks and the tests. */
+#define OPS(X)                                                                                              \
+	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
+	X(residual_forward) X(norm_backward) X(residual_backward) X(gemm) X(bias_backward)                  \
+	X(attention_forward) X(attention_backward) X(loss_stats) X(loss_combine) X(loss_backward)           \
+	X(loss_total) X(add) X(convert) X(square_sums) X(step_verdict) X(adamw)
+
+#define OP_DECLARE(name) void op_##name(struct device *dev, const struct op_##name *a);
+OPS(OP_DECLARE)
+#undef OP_DECLARE
+
+#endif

@@ -1,0 +1,30 @@
+/* settings.h: what a model is. The [model] section of the settings and nothing else. */
+#ifndef MTRAIN_MODEL_SETTINGS_H
+#define MTRAIN_MODEL_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dev/ops.h"
+
+struct model_settings {
+	int64_t layers;    /* L */
+	int64_t hidden;    /* C */
+	int64_t heads;     /* H */
+	int64_t kv_heads;  /* KV; G = H/KV */
+	int64_t head_size; /* D */
+	int64_t ffn;       /* F */
+	int64_t sequence;  /* T */
+	int64_t vocab;     /* V, true size */
+	enum norm_kind norm;
+	double norm_epsilon;
+	enum gelu_kind activation;
+	bool bias;         /* of the output projections, the MLP and the norms */
+	bool qkv_bias;
+	bool tied;
+	double dropout;
+	double attention_dropout;
+	double init_std;
+};
+
+#endif

@@ -1,0 +1,43 @@
+/* mesh.h: who is who: ranks as coordinates on the axes tensor, context, data, pipeline.
+ *
+ * rank = t + T·(c + C·(d + D·p)), tensor fastest, so that a tensor group sits inside a node. A mesh is plain data: it
+ * can be built for 4096 ranks without starting one. groups.h turns it into comms. */
+#ifndef MTRAIN_PAR_MESH_H
+#define MTRAIN_PAR_MESH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum axis { AXIS_TENSOR, AXIS_CONTEXT, AXIS_DATA, AXIS_PIPELINE, AXES };
+
+/* [parallel] of the settings. */
+struct parallel_settings {
+	int64_t data;     /* 0: auto, world / (tensor·pipeline) */
+	int64_t tensor;
+	int64_t pipeline;
+	const char *stages; /* "auto" or layers of each stage: "9,10,10,9" */
+};
+
+struct mesh {
+	int size[AXES];
+	int at[AXES]; /* coordinates of `rank` */
+	int rank;
+};
+
+/* A mesh for this rank of `world`. Fails: CODE_USAGE when the world does not fit, with the right launch lines; `program` and
+ * `config` are named in them. */
+bool mesh_init(struct mesh *m, const struct parallel_settings *s, int rank, int world, const char *program,
+	       const char *config, struct error *e);
+
+int mesh_world(const struct mesh *m);
+int mesh_rank_of(const struct mesh *m, const int at[AXES]);
+void mesh_place(const struct mesh *m, int rank, int at[AXES]);
+
+/* Layers of each stage: the list that `text` gives, or with "auto" the split that minimises the largest stage, where a
+ * layer costs 1 and the head on the last stage head_cost; ties go to earlier stages.
+ * Fails: CODE_USAGE: a list of the wrong length or sum, a stage without a layer, more stages than layers. */
+bool mesh_stages(int64_t *layers_of, int stages, int64_t layers, double head_cost, const char *text, struct error *e);
+
+#endif
