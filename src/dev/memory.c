@@ -1,0 +1,68 @@
+#include "dev/memory.h"
+
+#include <stdio.h>
+
+#include "base/text.h"
+
+const char *memory_name(enum memory_kind kind)
+{
+	static const char *const names[MEMORY_KINDS] = {"weights",     "gradients", "optimizer",
+							"activations", "scratch",   "communication"};
+	return names[kind];
+}
+
+void memory_measure(struct memory *m)
+{
+	*m = (struct memory){0};
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		arena_measure(&m->arena[k], memory_name((enum memory_kind)k));
+}
+
+static bool too_much(const struct memory *m, struct device *dev, struct error *e)
+{
+	char list[512], bytes[32];
+	int n = 0;
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		n += snprintf(list + n, sizeof list - (size_t)n, "%s%s %s", k ? ", " : "",
+			      memory_name((enum memory_kind)k), text_bytes(bytes, sizeof bytes, m->arena[k].used));
+	return error_set(e, CODE_MACHINE, "%s has too little memory: the run needs %s (%s)", dev_name(dev),
+			 text_bytes(bytes, sizeof bytes, memory_bytes(m)), list);
+}
+
+bool memory_open(struct memory *m, struct device *dev, struct error *e)
+{
+	struct memory got = {.dev = dev};
+	for (int k = 0; k < MEMORY_KINDS; k++) {
+		void *base;
+		size_t need = m->arena[k].used;
+		if (!dev_take(dev, &base, need, e)) {
+			memory_close(&got);
+			return too_much(m, dev, e);
+		}
+		arena_init(&got.arena[k], memory_name((enum memory_kind)k), base, need);
+	}
+	*m = got;
+	return true;
+}
+
+void memory_close(struct memory *m)
+{
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		if (m->dev && m->arena[k].base)
+			dev_give_back(m->dev, m->arena[k].base);
+	*m = (struct memory){0};
+}
+
+size_t memory_bytes(const struct memory *m)
+{
+	size_t sum = 0;
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		sum += m->dev ? m->arena[k].capacity : m->arena[k].used;
+	return sum;
+}
+
+struct tensor memory_whole(const struct memory *m, enum memory_kind kind, enum dtype dtype)
+{
+	const struct arena *a = &m->arena[kind];
+	return tensor_1d(a->base, dtype, (int64_t)(a->used / dtype_size(dtype)));
+}

@@ -1,0 +1,148 @@
+#include "model/block.h"
+
+#include <math.h>
+#include <stdio.h>
+
+void block_build(struct block *b, const struct env *env, struct memory *memory, int64_t layer)
+{
+	const struct model_settings *m = env->model;
+	char name[PARAM_NAME];
+	int64_t tp = env->tensor_size;
+
+	check(m->heads % m->kv_heads == 0 && m->kv_heads % tp == 0 && m->ffn % tp == 0);
+	*b = (struct block){.env = env, .layer = layer, .heads = m->heads / tp, .kv_heads = m->kv_heads / tp};
+	snprintf(name, sizeof name, "layers.%lld.norm1", (long long)layer);
+	norm_build(&b->norm1, env, memory, name);
+	snprintf(name, sizeof name, "layers.%lld.attention.qkv", (long long)layer);
+	linear_build(&b->qkv, env, memory, m->hidden, m->qkv_bias, name);
+	snprintf(name, sizeof name, "layers.%lld.attention.out", (long long)layer);
+	linear_build(&b->out, env, memory, b->heads * m->head_size, m->bias, name);
+	snprintf(name, sizeof name, "layers.%lld.norm2", (long long)layer);
+	norm_build(&b->norm2, env, memory, name);
+	snprintf(name, sizeof name, "layers.%lld.mlp.up", (long long)layer);
+	linear_build(&b->up, env, memory, m->hidden, m->bias, name);
+	snprintf(name, sizeof name, "layers.%lld.mlp.down", (long long)layer);
+	linear_build(&b->down, env, memory, m->ffn / tp, m->bias, name);
+}
+
+static struct tensor take_qkv(const struct block *b, struct memory *memory, enum memory_kind kind)
+{
+	const struct model_settings *m = b->env->model;
+	int64_t shape[] = {b->env->tokens, b->kv_heads, b->heads / b->kv_heads + 2, m->head_size};
+	return arena_tensor(&memory->arena[kind], b->env->dtype, 4, shape);
+}
+
+static struct tensor take_heads(const struct block *b, struct memory *memory, enum memory_kind kind)
+{
+	int64_t shape[] = {b->env->tokens, b->heads, b->env->model->head_size};
+	return arena_tensor(&memory->arena[kind], b->env->dtype, 3, shape);
+}
+
+static struct tensor take_lse(const struct block *b, struct memory *memory, enum memory_kind kind)
+{
+	int64_t shape[] = {b->env->batch, b->heads, b->env->model->sequence};
+	return arena_tensor(&memory->arena[kind], dtype_sum(b->env->dtype), 3, shape);
+}
+
+void block_build_saved(struct block_saved *s, const struct block *b, struct memory *memory)
+{
+	const struct env *env = b->env;
+	int64_t C = env->model->hidden, F = b->up.out;
+	*s = (struct block_saved){
+		.x = env_rows(env, memory, MEMORY_ACTIVATIONS, C),
+		.n1 = env_rows(env, memory, MEMORY_ACTIVATIONS, C),
+		.qkv = take_qkv(b, memory, MEMORY_ACTIVATIONS),
+		.a = take_heads(b, memory, MEMORY_ACTIVATIONS),
+		.lse = take_lse(b, memory, MEMORY_ACTIVATIONS),
+		.x1 = env_rows(env, memory, MEMORY_ACTIVATIONS, C),
+		.n2 = env_rows(env, memory, MEMORY_ACTIVATIONS, C),
+		.pre = env_rows(env, memory, MEMORY_ACTIVATIONS, F),
+		.g = env_rows(env, memory, MEMORY_ACTIVATIONS, F),
+	};
+	norm_build_saved(&s->norm1, env, memory, MEMORY_ACTIVATIONS);
+	norm_build_saved(&s->norm2, env, memory, MEMORY_ACTIVATIONS);
+}
+
+void block_build_scratch(struct block_scratch *s, const struct block *b, struct memory *memory)
+{
+	const struct env *env = b->env;
+	int64_t C = env->model->hidden, F = b->up.out;
+	*s = (struct block_scratch){
+		.rows = env_rows(env, memory, MEMORY_SCRATCH, C),
+		.dx1 = env_rows(env, memory, MEMORY_SCRATCH, C),
+		.da = take_heads(b, memory, MEMORY_SCRATCH),
+		.dqkv = take_qkv(b, memory, MEMORY_SCRATCH),
+		.dpre = env_rows(env, memory, MEMORY_SCRATCH, F),
+		.delta = take_lse(b, memory, MEMORY_SCRATCH),
+	};
+	if (env->model->dropout > 0)
+		s->branch = env_rows(env, memory, MEMORY_SCRATCH, C);
+}
+
+/* A tensor [N, …] as the matrix [N, rest]. */
+static struct tensor rows(struct tensor t)
+{
+	return tensor_as_rows(t, t.shape[0]);
+}
+
+void block_forward(const struct block *b, const struct block_saved *s, const struct block_scratch *w, struct tensor y,
+		   const struct pass *pass)
+{
+	const struct env *env = b->env;
+	const struct model_settings *m = env->model;
+
+	norm_forward(&b->norm1, &s->norm1, s->n1, s->x);
+	linear_column_forward(&b->qkv, rows(s->qkv), s->n1);
+	op_attention_forward(env->dev, &(struct op_attention_forward){
+		.out = s->a, .lse = s->lse, .qkv = s->qkv, .sequence = m->sequence,
+		.scale = 1.0 / sqrt((double)m->head_size),
+		.dropout = env_dropout(env, pass, b->layer, DROPOUT_ATTENTION),
+		.first_head = b->heads * env->tensor_rank,
+	});
+	linear_row_forward(&b->out, w->rows, rows(s->a));
+	norm_residual_forward(&b->norm2, &s->norm2, s->n2, s->x1, s->x, w->rows, linear_bias(&b->out),
+			      env_dropout(env, pass, b->layer, DROPOUT_ATTENTION_OUT));
+	linear_gelu_forward(&b->up, s->g, s->pre, s->n2);
+	linear_row_forward(&b->down, w->rows, s->g);
+	op_residual_forward(env->dev, &(struct op_residual_forward){
+		.sum = y, .residual = s->x1, .x = w->rows, .bias = linear_bias(&b->down),
+		.dropout = env_dropout(env, pass, b->layer, DROPOUT_MLP_OUT),
+	});
+}
+
+/* The gradient that enters a branch behind its dropout: d itself where nothing is dropped. Adds the bias gradient. */
+static struct tensor branch_backward(const struct block *b, const struct linear *l, const struct block_scratch *w,
+				     struct tensor d, struct dropout dropout)
+{
+	bool dropped = dropout.rate > 0;
+	if (dropped || l->bias)
+		op_residual_backward(b->env->dev, &(struct op_residual_backward){
+			.dx = dropped ? w->branch : (struct tensor){0}, .dbias = linear_dbias(l),
+			.dsum = d, .dropout = dropout,
+		});
+	return dropped ? w->branch : d;
+}
+
+void block_backward(const struct block *b, const struct block_saved *s, const struct block_scratch *w, struct tensor d,
+		    const struct pass *pass)
+{
+	const struct env *env = b->env;
+	const struct model_settings *m = env->model;
+
+	struct tensor dm = branch_backward(b, &b->down, w, d, env_dropout(env, pass, b->layer, DROPOUT_MLP_OUT));
+	linear_row_gelu_backward(&b->down, w->dpre, dm, s->g, s->pre);
+	linear_column_backward(&b->up, w->rows, w->dpre, s->n2);
+	norm_backward(&b->norm2, &s->norm2, w->dx1, w->rows, d, s->x1);
+
+	struct tensor dout = branch_backward(b, &b->out, w, w->dx1,
+					     env_dropout(env, pass, b->layer, DROPOUT_ATTENTION_OUT));
+	linear_row_backward(&b->out, rows(w->da), dout, rows(s->a));
+	op_attention_backward(env->dev, &(struct op_attention_backward){
+		.dqkv = w->dqkv, .delta = w->delta, .dout = w->da, .out = s->a, .lse = s->lse, .qkv = s->qkv,
+		.sequence = m->sequence, .scale = 1.0 / sqrt((double)m->head_size),
+		.dropout = env_dropout(env, pass, b->layer, DROPOUT_ATTENTION),
+		.first_head = b->heads * env->tensor_rank,
+	});
+	linear_column_backward(&b->qkv, w->rows, rows(w->dqkv), s->n1);
+	norm_backward(&b->norm1, &s->norm1, d, w->rows, w->dx1, s->x);
+}

@@ -1,0 +1,59 @@
+/* block.h: one pre-norm transformer block, forward and backward.
+ *
+ *   n1 = norm1(x)        a = attention(qkv(n1))      x1 = x + dropout(out(a) + b)
+ *   n2 = norm2(x1)       g = gelu(up(n2))            y = x1 + dropout(down(g) + b)
+ *
+ * qkv and up are column-parallel, out and down row-parallel: two sums over tensor ranks forward, two backward. */
+#ifndef MTRAIN_MODEL_BLOCK_H
+#define MTRAIN_MODEL_BLOCK_H
+
+#include "model/linear.h"
+#include "model/norm.h"
+
+struct block {
+	const struct env *env;
+	int64_t layer; /* global number */
+	int64_t heads, kv_heads; /* local */
+	struct norm norm1, norm2;
+	struct linear qkv, out, up, down;
+};
+
+/* What a block keeps of one micro-batch from forward to backward: 32·N·C bytes in 16 bits with F = 4C and one KV
+ * head a head, and the statistics. */
+struct block_saved {
+	struct tensor x;   /* [N, C], the input: written by whoever runs before */
+	struct tensor n1;  /* [N, C] */
+	struct tensor qkv; /* [N, KV/tp, G+2, D] */
+	struct tensor a;   /* [N, H/tp, D] */
+	struct tensor lse; /* S [B, H/tp, T] */
+	struct tensor x1;  /* [N, C] */
+	struct tensor n2;  /* [N, C] */
+	struct tensor pre; /* [N, F/tp], before the GELU */
+	struct tensor g;   /* [N, F/tp] */
+	struct norm_saved norm1, norm2;
+};
+
+/* Dead after the call; one for all blocks of a rank. */
+struct block_scratch {
+	struct tensor rows;   /* [N, C]: output of a row-parallel linear; gradient of a norm's output */
+	struct tensor branch; /* [N, C]: gradient of a branch behind its dropout */
+	struct tensor dx1;    /* [N, C] */
+	struct tensor da;     /* [N, H/tp, D] */
+	struct tensor dqkv;   /* [N, KV/tp, G+2, D] */
+	struct tensor dpre;   /* [N, F/tp] */
+	struct tensor delta;  /* S [B, H/tp, T] */
+};
+
+void block_build(struct block *b, const struct env *env, struct memory *memory, int64_t layer);
+void block_build_saved(struct block_saved *s, const struct block *b, struct memory *memory);
+void block_build_scratch(struct block_scratch *s, const struct block *b, struct memory *memory);
+
+/* y [N, C] from s->x; fills the rest of s. */
+void block_forward(const struct block *b, const struct block_saved *s, const struct block_scratch *w, struct tensor y,
+		   const struct pass *pass);
+
+/* d [N, C] is dy on entry and dx on return; parameter gradients are added. */
+void block_backward(const struct block *b, const struct block_saved *s, const struct block_scratch *w, struct tensor d,
+		    const struct pass *pass);
+
+#endif

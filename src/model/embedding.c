@@ -1,0 +1,35 @@
+#include "model/embedding.h"
+
+void embedding_build(struct embedding *b, const struct env *env, struct memory *memory)
+{
+	*b = (struct embedding){.env = env};
+	b->token = param_use(env->params, memory, false, "embedding.token.weight");
+	b->position = param_use(env->params, memory, false, "embedding.position.weight");
+	b->first = b->token->weight.shape[0] * env->tensor_rank;
+}
+
+void embedding_forward(const struct embedding *b, struct tensor x, struct tensor tokens, const struct pass *pass)
+{
+	const struct env *env = b->env;
+	op_embedding_forward(env->dev, &(struct op_embedding_forward){
+		.out = x, .tokens = tokens, .table = b->token->weight, .first = b->first,
+	});
+	env_sum_end(env, env_sum_begin(env, x));
+	op_position_forward(env->dev, &(struct op_position_forward){
+		.out = x, .x = x, .table = b->position->weight,
+		.dropout = env_dropout(env, pass, 0, DROPOUT_EMBEDDING),
+	});
+}
+
+void embedding_backward(const struct embedding *b, struct tensor d, struct tensor tokens, struct tensor order,
+			const struct pass *pass)
+{
+	const struct env *env = b->env;
+	op_position_backward(env->dev, &(struct op_position_backward){
+		.dx = d, .dout = d, .dtable = b->position->grad,
+		.dropout = env_dropout(env, pass, 0, DROPOUT_EMBEDDING),
+	});
+	op_embedding_backward(env->dev, &(struct op_embedding_backward){
+		.dtable = b->token->grad, .dout = d, .tokens = tokens, .order = order, .first = b->first,
+	});
+}

@@ -1,0 +1,122 @@
+#include "model/gpt.h"
+
+#include <stdlib.h>
+
+static void *zeroed(size_t count, size_t size)
+{
+	void *p = calloc(count, size);
+	check(p);
+	return p;
+}
+
+static void build_slot(struct gpt *g, struct gpt_slot *s, struct memory *memory)
+{
+	struct arena *a = &memory->arena[MEMORY_ACTIVATIONS];
+	*s = (struct gpt_slot){.blocks = zeroed((size_t)g->layers, sizeof *s->blocks)};
+	if (g->first) {
+		s->tokens = arena_1d(a, I32, g->env.tokens);
+		s->order = arena_1d(a, I32, g->env.tokens);
+	}
+	if (g->last)
+		s->targets = arena_1d(a, I32, g->env.tokens);
+	for (int64_t i = 0; i < g->layers; i++)
+		block_build_saved(&s->blocks[i], &g->blocks[i], memory);
+}
+
+void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory)
+{
+	check(o->layers >= 1 && o->slots >= 1);
+	*g = (struct gpt){
+		.env = {
+			.dev = o->dev, .tensor = o->tensor, .tensor_size = o->tensor_size,
+			.tensor_rank = o->tensor_rank, .model = o->model, .params = o->params,
+			.dtype = o->params->dtype, .batch = o->batch, .tokens = o->batch * o->model->sequence,
+			.seed = o->seed,
+		},
+		.first = o->stage == 0, .last = o->stage == o->stages - 1,
+		.first_layer = o->first_layer, .layers = o->layers, .slot_count = o->slots,
+	};
+	if (g->first)
+		embedding_build(&g->embedding, &g->env, memory);
+	g->blocks = zeroed((size_t)o->layers, sizeof *g->blocks);
+	for (int64_t i = 0; i < o->layers; i++)
+		block_build(&g->blocks[i], &g->env, memory, o->first_layer + i);
+	block_build_scratch(&g->scratch, &g->blocks[0], memory);
+	if (g->last) {
+		head_build(&g->head, &g->env, memory, g->first ? g->embedding.token : NULL);
+		g->last_x = env_rows(&g->env, memory, MEMORY_SCRATCH, o->model->hidden);
+	}
+	g->slots = zeroed((size_t)o->slots, sizeof *g->slots);
+	for (int i = 0; i < o->slots; i++)
+		build_slot(g, &g->slots[i], memory);
+}
+
+void gpt_finish(struct gpt *g)
+{
+	for (int i = 0; i < g->slot_count; i++)
+		free(g->slots[i].blocks);
+	free(g->slots);
+	free(g->blocks);
+	*g = (struct gpt){0};
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+struct dev_limits gpt_limits(const struct gpt_options *o)
+{
+	const struct model_settings *m = o->model;
+	int64_t tp = o->tensor_size;
+	int64_t qkv = (m->heads + 2 * m->kv_heads) * m->head_size / tp;
+	int64_t width = larger(larger(m->hidden, m->ffn / tp), larger(qkv, m->heads * m->head_size / tp));
+	return (struct dev_limits){
+		.rows = o->batch * m->sequence,
+		.width = larger(width, param_padded_vocab(m->vocab, o->tensor_size) / tp),
+		.head_size = m->head_size,
+		.tensors = o->params->count,
+	};
+}
+
+struct tensor gpt_input(const struct gpt *g, int slot)
+{
+	check(slot >= 0 && slot < g->slot_count);
+	return g->slots[slot].blocks[0].x;
+}
+
+/* The blocks of the stage: each writes the next one's input, the last one y. */
+static void blocks_forward(const struct gpt *g, const struct gpt_slot *s, struct tensor y)
+{
+	if (g->first)
+		embedding_forward(&g->embedding, s->blocks[0].x, s->tokens, &s->pass);
+	for (int64_t i = 0; i < g->layers; i++)
+		block_forward(&g->blocks[i], &s->blocks[i], &g->scratch,
+			      i + 1 < g->layers ? s->blocks[i + 1].x : y, &s->pass);
+}
+
+void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor totals, struct tensor d)
+{
+	check(slot >= 0 && slot < g->slot_count);
+	const struct gpt_slot *s = &g->slots[slot];
+	blocks_forward(g, s, g->last ? g->last_x : y);
+	if (g->last)
+		head_loss(&g->head, g->last_x, s->targets, totals, d, &s->pass);
+}
+
+void gpt_backward(const struct gpt *g, int slot, struct tensor d)
+{
+	check(slot >= 0 && slot < g->slot_count);
+	const struct gpt_slot *s = &g->slots[slot];
+	for (int64_t i = g->layers - 1; i >= 0; i--)
+		block_backward(&g->blocks[i], &s->blocks[i], &g->scratch, d, &s->pass);
+	if (g->first)
+		embedding_backward(&g->embedding, d, s->tokens, s->order, &s->pass);
+}
+
+void gpt_logits(const struct gpt *g, int slot, int64_t row, float *out)
+{
+	check(g->first && g->last);
+	blocks_forward(g, &g->slots[slot], g->last_x);
+	head_logits(&g->head, g->last_x, row, out);
+}

@@ -1,0 +1,69 @@
+/* gpt.h: one pipeline stage of a GPT: embedding (first stage), blocks, head and loss (last stage).
+ *
+ * A stage knows nothing of schedules or neighbours: it is given an input activation in a slot and asked to run
+ * forward or backward for that slot. A slot holds everything that one micro-batch keeps between the two. */
+#ifndef MTRAIN_MODEL_GPT_H
+#define MTRAIN_MODEL_GPT_H
+
+#include "model/block.h"
+#include "model/embedding.h"
+#include "model/head.h"
+
+/* What is kept of one micro-batch. */
+struct gpt_slot {
+	struct tensor tokens;  /* I32 [N]; first stage */
+	struct tensor order;   /* I32 [N], rows sorted by token; first stage */
+	struct tensor targets; /* I32 [N], −1: masked; last stage */
+	struct block_saved *blocks;
+	struct pass pass;
+};
+
+struct gpt {
+	struct env env;
+	bool first, last;
+	int64_t first_layer, layers; /* of this stage */
+	struct embedding embedding;  /* first stage */
+	struct block *blocks;        /* [layers] */
+	struct head head;            /* last stage */
+	struct block_scratch scratch;
+	struct tensor last_x;        /* [N, C], the last block's output on the last stage */
+	struct gpt_slot *slots;
+	int slot_count;
+};
+
+struct gpt_options {
+	const struct model_settings *model;
+	struct param_table *params;
+	struct device *dev;  /* NULL while measuring */
+	struct comm *tensor; /* NULL while measuring */
+	int tensor_size, tensor_rank;
+	int stage, stages;
+	int64_t first_layer, layers;
+	int64_t batch; /* B */
+	uint64_t seed;
+	int slots;
+};
+
+/* Builds the stage from arenas: once to measure, once for real (memory.h). The table's settings and params must live
+ * as long as the stage. */
+void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory);
+void gpt_finish(struct gpt *g);
+
+/* The limits that the device's ops must serve for such a stage. */
+struct dev_limits gpt_limits(const struct gpt_options *o);
+
+/* The input activation [N, C] of a slot: a stage that is not the first receives into it. */
+struct tensor gpt_input(const struct gpt *g, int slot);
+
+/* Forward of slot. Not last: y [N, C] is written. Last: the losses are added to totals, and in training d [N, C]
+ * becomes the gradient of the last block's output, ready for gpt_backward. */
+void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor totals, struct tensor d);
+
+/* Backward of slot: d [N, C] is the gradient of the stage's output on entry (last stage: as gpt_forward left it) and of its
+ * input on return (first stage: spoilt). */
+void gpt_backward(const struct gpt *g, int slot, struct tensor d);
+
+/* A stage that is first and last: logits F32 [V] behind position `row` of the slot's tokens. Blocks. */
+void gpt_logits(const struct gpt *g, int slot, int64_t row, float *out);
+
+#endif

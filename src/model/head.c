@@ -1,0 +1,114 @@
+#include "model/head.h"
+
+/* Logits of a block hold at most this many elements: large enough to keep a matrix product busy, small enough to be
+ * nothing beside the weights. */
+enum { HEAD_ELEMENTS = 1 << 24, HEAD_ROWS_MULTIPLE = 64 };
+
+static int64_t block_rows(int64_t tokens, int64_t columns)
+{
+	int64_t rows = HEAD_ELEMENTS / columns / HEAD_ROWS_MULTIPLE * HEAD_ROWS_MULTIPLE;
+	if (rows < HEAD_ROWS_MULTIPLE)
+		rows = HEAD_ROWS_MULTIPLE;
+	return rows < tokens ? rows : tokens;
+}
+
+void head_build(struct head *h, const struct env *env, struct memory *memory, struct param *token)
+{
+	const struct model_settings *m = env->model;
+	enum dtype sum = dtype_sum(env->dtype);
+	struct arena *scratch = &memory->arena[MEMORY_SCRATCH];
+
+	*h = (struct head){.env = env};
+	norm_build(&h->norm, env, memory, "norm");
+	if (!m->tied)
+		h->weight = param_use(env->params, memory, false, "head.weight");
+	else
+		h->weight = token ? token : param_use(env->params, memory, true, "embedding.token.weight");
+	int64_t columns = h->weight->weight.shape[0];
+	h->first = columns * env->tensor_rank;
+	h->valid = h->weight->box.end[0] - h->weight->box.begin[0];
+	h->block = block_rows(env->tokens, columns);
+
+	norm_build_saved(&h->saved, env, memory, MEMORY_SCRATCH);
+	h->normed = env_rows(env, memory, MEMORY_SCRATCH, m->hidden);
+	h->dnormed = env_rows(env, memory, MEMORY_SCRATCH, m->hidden);
+	h->logits = arena_2d(scratch, env->dtype, h->block, columns);
+	h->stats = arena_tensor(scratch, sum, 3, (int64_t[]){env->tensor_size, h->block, 3});
+	h->lse = arena_1d(scratch, sum, h->block);
+	h->losses = arena_1d(scratch, sum, env->tokens);
+}
+
+static void logits_forward(const struct head *h, struct tensor logits, struct tensor rows)
+{
+	op_gemm(h->env->dev, &(struct op_gemm){.out = logits, .a = rows, .b = h->weight->weight, .b_transposed = true});
+}
+
+/* One block: rows begin … begin+count of the micro-batch. */
+static void block_loss(const struct head *h, int64_t begin, int64_t count, struct tensor targets, bool training)
+{
+	const struct env *env = h->env;
+	struct tensor rows = tensor_rows(h->normed, begin, count);
+	struct tensor target = tensor_rows(targets, begin, count);
+	struct tensor logits = tensor_rows(h->logits, 0, count);
+	struct tensor lse = tensor_rows(h->lse, 0, count);
+	struct tensor all = tensor_of(h->stats.data, h->stats.dtype, 3, (int64_t[]){env->tensor_size, count, 3});
+	struct tensor mine = tensor_of(tensor_rows(all, env->tensor_rank, 1).data, all.dtype, 2, (int64_t[]){count, 3});
+
+	logits_forward(h, logits, rows);
+	op_loss_stats(env->dev, &(struct op_loss_stats){
+		.stats = mine, .logits = logits, .targets = target, .first = h->first, .valid = h->valid,
+	});
+	if (env->tensor_size > 1) {
+		dev_wait(env->dev, Q_TENSOR, dev_mark(env->dev, Q_COMPUTE));
+		comm_all_gather(env->tensor, Q_TENSOR, all, tensor_of(mine.data, mine.dtype, 3, (int64_t[]){1, count, 3}));
+		dev_wait(env->dev, Q_COMPUTE, dev_mark(env->dev, Q_TENSOR));
+	}
+	op_loss_combine(env->dev, &(struct op_loss_combine){
+		.lse = lse, .losses = tensor_rows(h->losses, begin, count), .stats = all, .targets = target,
+	});
+	if (!training)
+		return;
+	op_loss_backward(env->dev, &(struct op_loss_backward){
+		.logits = logits, .lse = lse, .targets = target,
+		.first = h->first, .valid = h->valid, .sequence = env->model->sequence,
+	});
+	op_gemm(env->dev, &(struct op_gemm){
+		.out = tensor_rows(h->dnormed, begin, count), .a = logits, .b = h->weight->weight,
+	});
+	op_gemm(env->dev, &(struct op_gemm){
+		.out = h->weight->grad, .a = logits, .a_transposed = true, .b = rows, .accumulate = true,
+	});
+}
+
+void head_loss(const struct head *h, struct tensor x, struct tensor targets, struct tensor totals, struct tensor d,
+	       const struct pass *pass)
+{
+	const struct env *env = h->env;
+
+	norm_forward(&h->norm, &h->saved, h->normed, x);
+	for (int64_t begin = 0; begin < env->tokens; begin += h->block) {
+		int64_t left = env->tokens - begin;
+		block_loss(h, begin, left < h->block ? left : h->block, targets, pass->training);
+	}
+	if (env->tensor_rank == 0)
+		op_loss_total(env->dev, &(struct op_loss_total){.totals = totals, .losses = h->losses, .targets = targets});
+	if (!pass->training)
+		return;
+	env_sum_end(env, env_sum_begin(env, h->dnormed));
+	norm_backward(&h->norm, &h->saved, d, h->dnormed, (struct tensor){0}, x);
+}
+
+void head_logits(const struct head *h, struct tensor x, int64_t row, float *out)
+{
+	const struct env *env = h->env;
+	struct tensor logits = tensor_rows(h->logits, 0, 1);
+	struct tensor wide = tensor_2d(h->dnormed.data, F32, 1, h->valid);
+
+	check(tensor_bytes(wide) <= tensor_bytes(h->dnormed));
+	norm_forward(&h->norm, &h->saved, h->normed, x);
+	logits_forward(h, logits, tensor_rows(h->normed, row, 1));
+	logits.shape[1] = h->valid; /* one row: its leading columns */
+	op_convert(env->dev, &(struct op_convert){.to = wide, .from = logits});
+	dev_read(env->dev, Q_COMPUTE, out, wide);
+	dev_finish(env->dev, dev_mark(env->dev, Q_COMPUTE));
+}

@@ -1,0 +1,89 @@
+#include "model/linear.h"
+
+void linear_build(struct linear *l, const struct env *env, struct memory *memory, int64_t in, bool has_bias,
+		  const char *name)
+{
+	*l = (struct linear){.env = env, .in = in};
+	l->weight = param_use(env->params, memory, false, "%s.weight", name);
+	if (has_bias)
+		l->bias = param_use(env->params, memory, false, "%s.bias", name);
+	int64_t count = tensor_count(l->weight->weight);
+	check(count % in == 0);
+	l->out = count / in;
+}
+
+static struct tensor weight(const struct linear *l)
+{
+	return tensor_as_rows(l->weight->weight, l->out);
+}
+
+static struct tensor flat(struct tensor t)
+{
+	return tensor_1d(t.data, t.dtype, tensor_count(t));
+}
+
+struct tensor linear_bias(const struct linear *l)
+{
+	return l->bias ? flat(l->bias->weight) : (struct tensor){0};
+}
+
+struct tensor linear_dbias(const struct linear *l)
+{
+	return l->bias ? flat(l->bias->grad) : (struct tensor){0};
+}
+
+void linear_column_forward(const struct linear *l, struct tensor y, struct tensor x)
+{
+	op_gemm(l->env->dev, &(struct op_gemm){
+		.out = y, .a = x, .b = weight(l), .b_transposed = true,
+		.epilogue = l->bias ? GEMM_BIAS : GEMM_PLAIN, .bias = linear_bias(l),
+	});
+}
+
+void linear_gelu_forward(const struct linear *l, struct tensor y, struct tensor pre, struct tensor x)
+{
+	op_gemm(l->env->dev, &(struct op_gemm){
+		.out = y, .a = x, .b = weight(l), .b_transposed = true,
+		.epilogue = GEMM_BIAS_GELU, .bias = linear_bias(l), .aux = pre, .gelu = l->env->model->activation,
+	});
+}
+
+void linear_row_forward(const struct linear *l, struct tensor y, struct tensor x)
+{
+	op_gemm(l->env->dev, &(struct op_gemm){.out = y, .a = x, .b = weight(l), .b_transposed = true});
+	env_sum_end(l->env, env_sum_begin(l->env, y));
+}
+
+static void weight_backward(const struct linear *l, struct tensor dy, struct tensor x)
+{
+	op_gemm(l->env->dev, &(struct op_gemm){
+		.out = tensor_as_rows(l->weight->grad, l->out), .a = dy, .a_transposed = true, .b = x,
+		.accumulate = true,
+	});
+}
+
+void linear_column_backward(const struct linear *l, struct tensor dx, struct tensor dy, struct tensor x)
+{
+	op_gemm(l->env->dev, &(struct op_gemm){.out = dx, .a = dy, .b = weight(l)});
+	struct mark sum = env_sum_begin(l->env, dx);
+	weight_backward(l, dy, x);
+	if (l->bias)
+		op_bias_backward(l->env->dev, &(struct op_bias_backward){.dbias = linear_dbias(l), .dout = dy});
+	env_sum_end(l->env, sum);
+}
+
+void linear_row_backward(const struct linear *l, struct tensor dx, struct tensor dy, struct tensor x)
+{
+	op_gemm(l->env->dev, &(struct op_gemm){.out = dx, .a = dy, .b = weight(l)});
+	weight_backward(l, dy, x);
+}
+
+void linear_row_gelu_backward(const struct linear *l, struct tensor dpre, struct tensor dy, struct tensor x,
+			      struct tensor pre)
+{
+	op_gemm(l->env->dev, &(struct op_gemm){
+		.out = dpre, .a = dy, .b = weight(l),
+		.epilogue = GEMM_DGELU, .aux = pre, .gelu = l->env->model->activation,
+	});
+	weight_backward(l, dy, x);
+}

@@ -1,0 +1,24 @@
+/* groups.h: the mesh's axes as comms.
+ *
+ * All comms of a run are made here, eagerly, in one agreed order, and live as long as the run.
+ *
+ * Owns the comms but for the world. Used by model (tensor) and train (the others). */
+#ifndef MTRAIN_PAR_GROUPS_H
+#define MTRAIN_PAR_GROUPS_H
+
+#include "comm/comm.h"
+#include "par/mesh.h"
+
+struct groups {
+	struct comm *world;
+	struct comm *tensor; /* ranks that split each layer; rank in it = t */
+	struct comm *data;   /* ranks with the same weights; rank in it = c + C·d */
+	struct comm *pipe;   /* the stages, in order; rank in it = p */
+	struct comm *ends;   /* first and last stage, for the tied embedding; NULL elsewhere and with one stage */
+};
+
+/* Collective over the world. Fails: CODE_MACHINE. */
+bool groups_open(struct groups *g, struct comm *world, const struct mesh *mesh, struct error *e);
+void groups_close(struct groups *g);
+
+#endif
