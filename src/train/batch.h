@@ -1,0 +1,33 @@
+/* batch.h: the token ids of one micro-batch on their way to the device.
+ *
+ * The first stage needs the inputs and, for the embedding's backward, the rows sorted by id; the last stage needs the
+ * targets. Where the ids come from is the feed's business. */
+#ifndef MTRAIN_TRAIN_BATCH_H
+#define MTRAIN_TRAIN_BATCH_H
+
+#include "model/gpt.h"
+
+/* Fills inputs[T] and targets[T] (−1: masked) of one sequence. `sample` counts from the start of the pass (training: global
+ * sample number; evaluation: window number). Fails through struct error (CODE_DATA). */
+struct feed {
+	bool (*read)(void *context, int64_t sample, int32_t *inputs, int32_t *targets, struct error *e);
+	void *context;
+};
+
+struct batch {
+	const struct gpt *gpt;
+	int32_t *inputs, *targets, *order; /* host [N] */
+	struct mark copied;                /* until then the host arrays must stay as they are */
+};
+
+void batch_init(struct batch *b, const struct gpt *gpt);
+void batch_finish(struct batch *b);
+
+/* Reads the B sequences that begin at `sample` and queues them into the slot; `pass` is what the slot is run with. A feed
+ * that fails ends the job with its cause. Stages between the ends need no ids. */
+void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int slot, const struct pass *pass);
+
+/* order[0 … n): the numbers 0 … n−1 sorted by key[·], equal keys by number. Keys are ≥ 0. */
+void batch_sort(int32_t *order, const int32_t *key, int64_t n, int32_t *room);
+
+#endif

@@ -1,0 +1,98 @@
+#include "train/grad.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+void grad_build(struct grad *g, const struct grad_options *o, struct memory *memory)
+{
+	const struct param_table *t = o->params;
+	*g = (struct grad){.dev = o->dev, .groups = o->groups, .memory = memory, .params = t, .rules = o->rules};
+	g->vector = arena_1d(&memory->arena[MEMORY_COMMUNICATION], F64, TOTALS + (int64_t)t->count * t->tensor);
+	g->owned = calloc((size_t)t->count, sizeof *g->owned);
+	g->slots = calloc((size_t)t->count, sizeof *g->slots);
+	check(g->owned && g->slots);
+	for (int i = 0; i < t->count; i++) {
+		const struct param *p = &t->params[i];
+		if (!p->here || !p->owner || !o->first_copy)
+			continue;
+		g->owned[g->count] = p->grad;
+		g->slots[g->count] = (int64_t)i * t->tensor + (p->split == PARAM_WHOLE ? 0 : t->tensor_rank);
+		g->count++;
+	}
+	if (o->ends && o->model->tied)
+		g->tied = param_find(t, "embedding.token.weight");
+}
+
+void grad_finish(struct grad *g)
+{
+	free(g->owned);
+	free(g->slots);
+	*g = (struct grad){0};
+}
+
+static struct tensor part(const struct grad *g, int64_t begin, int64_t count)
+{
+	return tensor_rows(g->vector, begin, count);
+}
+
+struct tensor grad_totals(const struct grad *g)
+{
+	return part(g, 0, TOTALS);
+}
+
+/* Σ over the ranks of c, after what is computed; what is computed next waits for it. */
+static void sum(struct grad *g, struct comm *c, enum queue q, struct tensor t)
+{
+	dev_wait(g->dev, q, dev_mark(g->dev, Q_COMPUTE));
+	comm_all_reduce(c, q, t);
+	dev_wait(g->dev, Q_COMPUTE, dev_mark(g->dev, q));
+}
+
+void grad_reduce(struct grad *g, bool stop)
+{
+	int64_t squares = g->vector.shape[0] - TOTALS;
+	enum dtype type = dtype_sum(g->params->dtype);
+
+	log_phase("gradient reduction");
+	if (g->tied)
+		sum(g, g->groups->ends, Q_PIPE, g->tied->grad);
+	sum(g, g->groups->data, Q_DATA, memory_whole(g->memory, MEMORY_GRADIENTS, type));
+
+	double asked = stop ? 1.0 : 0.0;
+	dev_write(g->dev, Q_COMPUTE, part(g, TOTAL_STOP, 1), &asked);
+	dev_zero(g->dev, Q_COMPUTE, part(g, TOTALS, squares));
+	if (g->count > 0)
+		op_square_sums(g->dev, &(struct op_square_sums){
+			.sums = part(g, TOTALS, squares), .grads = g->owned, .slots = g->slots, .count = g->count,
+		});
+	sum(g, g->groups->world, Q_DATA, g->vector);
+	op_step_verdict(g->dev, &(struct op_step_verdict){
+		.totals = grad_totals(g), .sums = part(g, TOTALS, squares), .rules = g->rules,
+	});
+	log_phase(NULL);
+}
+
+void grad_totals_read(struct grad *g, double totals[TOTALS])
+{
+	dev_read(g->dev, Q_COMPUTE, totals, grad_totals(g));
+	dev_finish(g->dev, dev_mark(g->dev, Q_COMPUTE));
+}
+
+void grad_totals_reduce(struct grad *g, double totals[TOTALS])
+{
+	sum(g, g->groups->world, Q_DATA, grad_totals(g));
+	grad_totals_read(g, totals);
+}
+
+char *grad_bad_name(const struct grad *g, int64_t first_bad, char *buf, size_t room)
+{
+	if (first_bad < 0) {
+		snprintf(buf, room, "the loss");
+		return buf;
+	}
+	const struct param *p = &g->params->params[first_bad / g->params->tensor];
+	snprintf(buf, room, "the gradient of %s, tensor rank %d", p->name, (int)(first_bad % g->params->tensor));
+	return buf;
+}

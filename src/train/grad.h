@@ -1,0 +1,58 @@
+/* grad.h: from each rank's gradients to one verdict: sums over ranks, the global norm, skip or update.
+ *
+ * Order: the tied embedding's two copies are added (first and last stage), then gradients are summed over data ranks
+ * in FP32, then each parameter's owner squares its part in FP64. One sum over the world carries loss, token count, a stop
+ * request and all squares: every slot of that vector has one contributor, so the sum is exact, and adding the slots in
+ * parameter-table order gives a norm whose bits do not depend on the pipeline. A value that is not finite anywhere
+ * is seen by every rank alike. */
+#ifndef MTRAIN_TRAIN_GRAD_H
+#define MTRAIN_TRAIN_GRAD_H
+
+#include "model/gpt.h"
+#include "par/groups.h"
+
+enum grad_total { TOTAL_LOSS, TOTAL_TOKENS, TOTAL_STOP, TOTALS };
+
+struct grad {
+	struct device *dev;
+	const struct groups *groups;
+	const struct memory *memory;
+	const struct param_table *params;
+	const struct param *tied; /* this rank's copy of a token table that both ends hold; NULL: none */
+	struct step_rules rules;
+	struct tensor vector;     /* F64 [TOTALS + params·tensor]: the totals, then a square sum for each share of each parameter */
+	struct tensor *owned;     /* gradients that this rank squares */
+	int64_t *slots;           /* and their places behind the totals */
+	int64_t count;
+};
+
+struct grad_options {
+	struct device *dev; /* NULL while measuring */
+	const struct groups *groups;
+	const struct param_table *params; /* as filled by gpt_build */
+	const struct model_settings *model;
+	struct step_rules rules;
+	bool first_copy; /* of the ranks that hold the same weights this one squares them: data rank 0 */
+	bool ends;       /* the token table is on another stage too */
+};
+
+void grad_build(struct grad *g, const struct grad_options *o, struct memory *memory);
+void grad_finish(struct grad *g);
+
+/* The totals at the head of the vector: step_train and step_evaluate add to them. */
+struct tensor grad_totals(const struct grad *g);
+
+/* Sums over ranks and lets the device judge (op step_verdict). `stop`: this rank asks for a stop. Collective over the world.
+ * After it grad_stop (once the queue is finished) says whether any rank asked. */
+void grad_reduce(struct grad *g, bool stop);
+
+/* Sums the totals alone, for evaluation, and gives them. Blocks. */
+void grad_totals_reduce(struct grad *g, double totals[TOTALS]);
+
+/* The totals after grad_reduce. Blocks. */
+void grad_totals_read(struct grad *g, double totals[TOTALS]);
+
+/* "layers.3.mlp.up.weight, tensor rank 1" for a verdict's first_bad. Returns buf. */
+char *grad_bad_name(const struct grad *g, int64_t first_bad, char *buf, size_t room);
+
+#endif

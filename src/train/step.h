@@ -1,0 +1,54 @@
+/* step.h: carries out a step's schedule on this rank: load, forward, exchange, backward.
+ *
+ * After step_train the main gradients of this rank's micro-batches are complete and totals holds this rank's share of
+ * the loss. Reduction, verdict and update are grad.h's and optim.h's. */
+#ifndef MTRAIN_TRAIN_STEP_H
+#define MTRAIN_TRAIN_STEP_H
+
+#include "par/groups.h"
+#include "train/batch.h"
+#include "train/schedule.h"
+
+enum { STEP_BUFFERS = 2 }; /* so that a send is under way while the next micro-batch is computed */
+
+/* One boundary tensor and the exchange that used it last. */
+struct step_buffer {
+	struct tensor rows; /* [N, C] */
+	struct mark used;
+};
+
+struct step {
+	struct gpt *gpt;
+	struct comm *pipe;
+	struct memory *memory; /* whose gradient arena is zeroed */
+	int stage, stages;
+	int data_rank, data_size;
+	struct schedule train;
+	struct step_buffer y[STEP_BUFFERS]; /* activations to the next stage */
+	struct step_buffer d[STEP_BUFFERS]; /* gradients from the next and to the previous stage */
+	struct mark received;               /* the exchange that brought the newest activation or gradient */
+	struct batch batch;
+};
+
+struct step_options {
+	struct comm *pipe;
+	int stage, stages;
+	int data_rank, data_size;
+	int micros; /* of a rank and step */
+};
+
+/* Slots that the stage must have for this step: gpt_options.slots. */
+int step_slots(const struct step_options *o);
+
+/* Takes the buffers; the schedule is made here. With the stage as built. */
+void step_build(struct step *s, const struct step_options *o, struct gpt *gpt, struct memory *memory);
+void step_finish(struct step *s);
+
+/* A training step of global batch data_size·micros·B that begins at global sample `sample`: zeroes gradients and
+ * totals (F64), runs the schedule. */
+void step_train(struct step *s, const struct feed *feed, int64_t sample, struct tensor totals);
+
+/* Forward only: `micros` micro-batches a rank from window 0 on; losses into totals (zeroed first). */
+void step_evaluate(struct step *s, const struct feed *feed, int micros, struct tensor totals);
+
+#endif
