@@ -40,10 +40,11 @@ static inline struct philox rng_dropout(uint64_t seed, uint64_t e, uint64_t n, u
 					     site << 16 | (uint32_t)((n >> 32) & 0xffffu)}});
 }
 
-/* p·2³², the least word that is kept. */
+/* The least word that is kept: p·2³² rounded up. Needs: 0 ≤ p ≤ 1 − 2⁻³². */
 static inline uint32_t rng_threshold(double p)
 {
-	return (uint32_t)(p * 4294967296.0);
+	uint32_t below = (uint32_t)(p * 0x1p32);
+	return (double)below < p * 0x1p32 ? below + 1 : below;
 }
 
 #endif

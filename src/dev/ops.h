@@ -4,13 +4,22 @@
  * gives the same bits for the same inputs on the same backend, for any number of threads. What is written here is
  * the definition; `cpu/plain` is the same in C, and all other code is checked against that.
  *
- * Types. T is the compute type of the call (F16, BF16, F32, F64): activations and weights. S is the type of sums:
- * F64 when T is F64, else F32. Sums, statistics and everything inside an op are in S. Activation gradients are
- * written; parameter gradients (type S) are added to.
+ * Types. Before a shape, T is the compute type of the call (F16, BF16, F32, F64): activations and weights. S is the
+ * type of sums: F64 when T is F64, else F32. One call has one T. Sums, statistics and everything inside an op are in
+ * S, and a value is rounded to T only where it is stored: what an op computes from a value that it also stores, it
+ * computes from the unrounded one, unless the op says "as rounded to T". Numbers from the scalars, the rules and the
+ * arguments are combined in FP64 and enter the sums rounded to S. Activation gradients are written; parameter gradients
+ * (type S) are added to.
  *
- * Letters: B micro-batch, T sequence, N = B·T rows, C width, F inner width, H heads, G heads of a KV group, KV
- * groups, D head size, V vocabulary rows here (padded), Vt true vocabulary. On a tensor rank H, KV, F, V are the local
- * share. Square brackets give shapes; "?" marks a tensor that may be left out (dims 0).
+ * Letters in shapes: B micro-batch, T sequence, N = B·T rows, C width, F inner width, H heads, G heads of a KV group,
+ * KV groups, D head size, V vocabulary rows here (padded). On a tensor rank H, KV, F, V are the local share. Square
+ * brackets give shapes, with exactly these dimensions; "?" marks a tensor that may be left out (dims 0).
+ *
+ * Memory. A tensor is aligned to its element, no more. What an op writes shares no memory with anything else in the
+ * call, except where it says that two tensors may be the same memory: then they are the same or apart.
+ *
+ * Not finite. An infinity or NaN that goes into a sum comes out of it as one of the two: no op hides it, so that the
+ * verdict of the step sees every overflow.
  *
  * Used by model and train. Implementers fill struct ops in backend.h; ops.c checks each call. */
 #ifndef MTRAIN_DEV_OPS_H
@@ -29,9 +38,10 @@ struct span {
 };
 
 /* Dropout with counter-based masks (rng.h: rng_dropout): element e of a sample is kept iff word e%4 of group e/4 is
- * ≥ p·2³²; what is kept is scaled by 1/(1−p). rate 0: nothing is dropped, nothing is drawn. */
+ * ≥ p·2³²; what is kept is scaled by 1/(1−p), what is not is multiplied by 0. In backward dropout' does the same to
+ * the gradient. rate 0: nothing is dropped, nothing is drawn, and site and span do not count. */
 struct dropout {
-	double rate;
+	double rate; /* p: 0 ≤ p ≤ 1 − 2⁻³² */
 	uint64_t seed;
 	uint32_t site; /* 8·layer + kind */
 	struct span span;
@@ -60,7 +70,7 @@ struct op_embedding_backward {
 };
 
 /* out[n] = dropout(x[n] + table[first + n mod length]): learned positions; no table: dropout alone.
- * Dropout element: (first + t)·C + c of its sample. x and out may be the same memory. */
+ * t = n mod length; dropout element (first + t)·C + c of its sample. x and out may be the same memory. */
 struct op_position_forward {
 	struct tensor out;    /* T [N, C] */
 	struct tensor x;      /* T [N, C] */
@@ -80,7 +90,7 @@ struct op_position_backward {
  * RMSNorm: x·rstd·weight (+ bias) with rstd = 1/√(mean x² + epsilon). */
 struct op_norm_forward {
 	struct tensor out;       /* T [N, C] */
-	struct tensor mean, rstd; /* S [N]; mean ? (left out for NORM_RMS) */
+	struct tensor mean, rstd; /* S [N]; mean ? (given for NORM_LAYER, left out for NORM_RMS) */
 	struct tensor x;         /* T [N, C] */
 	struct tensor weight;    /* T [C] */
 	struct tensor bias;      /* ? T [C] */
@@ -97,8 +107,9 @@ struct op_residual_forward {
 	struct tensor bias;      /* ? T [C] */
 	struct dropout dropout;
 	struct tensor out;       /* ? T [N, C] */
-	struct tensor mean, rstd; /* ? S [N] */
-	struct tensor norm_weight, norm_bias; /* ? T [C] */
+	struct tensor mean, rstd; /* ? S [N]; as in norm_forward */
+	struct tensor norm_weight; /* ? T [C]: given or left out together with out and rstd */
+	struct tensor norm_bias; /* ? T [C] */
 	enum norm_kind kind;
 	double epsilon;
 };
@@ -142,8 +153,8 @@ struct op_gemm {
 	bool a_transposed, b_transposed;
 	bool accumulate;    /* out += a·b, out in S: weight gradients into the main gradient. Only GEMM_PLAIN */
 	enum gemm_epilogue epilogue;
-	struct tensor bias; /* ? T [n] */
-	struct tensor aux;  /* ? T [m, n]: written by GEMM_BIAS_GELU, read by GEMM_DGELU */
+	struct tensor bias; /* ? T [n]: given with GEMM_BIAS and GEMM_BIAS_GELU, else left out */
+	struct tensor aux;  /* ? T [m, n]: written by GEMM_BIAS_GELU, read by GEMM_DGELU, else left out */
 	enum gelu_kind gelu;
 };
 
@@ -153,10 +164,13 @@ struct op_bias_backward {
 	struct tensor dout;  /* T [N, C] */
 };
 
+/* The largest D of the attention ops. */
+enum { HEAD_SIZE_MAX = 256 };
+
 /* Causal attention over whole sequences, heads in KV groups: qkv[n, g] holds the G query heads of group g, then its
  * key, then its value. With h = g·G + i: s_tu = scale·q_t·k_u for u ≤ t; p = softmax(s); p' = dropout(p);
  * out_t = Σ_u p'_tu v_u. lse_t = ln Σ_u exp(s_tu) is kept for backward. No [T, T] memory.
- * Dropout element: ((first_head + h)·T + t)·T + u of its sample. */
+ * Dropout element: ((first_head + h)·T + t)·T + u of its sample. The span covers whole sequences: first 0, length T. */
 struct op_attention_forward {
 	struct tensor out; /* T [N, H, D] */
 	struct tensor lse; /* S [B, H, T] */
@@ -171,7 +185,7 @@ struct op_attention_forward {
  * dk_u = scale·Σ_t ds·q_t; dv_u = Σ_t p'·dout_t, summed over the heads of the group. dqkv is written whole. */
 struct op_attention_backward {
 	struct tensor dqkv; /* T [N, KV, G + 2, D] */
-	struct tensor delta; /* S [B, H, T]: room for δ */
+	struct tensor delta; /* S [B, H, T]: room for δ; not defined afterwards */
 	struct tensor dout; /* T [N, H, D] */
 	struct tensor out;  /* T [N, H, D] */
 	struct tensor lse;  /* S [B, H, T] */
@@ -184,7 +198,8 @@ struct op_attention_backward {
 
 /* Vocabulary-parallel cross-entropy in three ops with one gather between the first and the second.
  * 1. stats[n] = {m, Σ_v exp(l_v − m), l at the target or 0} over the true vocabulary rows here (v < valid), m their
- *    maximum; no true rows here: {−inf, 0, 0}. A target that is not here gives 0. */
+ *    maximum; no true rows here: {−inf, 0, 0}. A target that is not here, or masked, gives 0. A row with a NaN, +inf
+ *    or nothing but −inf gives a sum that is NaN. */
 struct op_loss_stats {
 	struct tensor stats;   /* S [N, 3] */
 	struct tensor logits;  /* T [N, V] */
@@ -221,15 +236,16 @@ struct op_loss_total {
 
 /* y = x + y elementwise, rounded once. */
 struct op_add {
-	struct tensor y, x; /* T, any equal shape; or both S */
+	struct tensor y, x; /* equal shapes and types: both T or both S */
 };
 
-/* to = from with conversion between float types. */
+/* to = from, element by element, from any float type to any; F64 goes to F16 and BF16 by way of F32. */
 struct op_convert {
-	struct tensor to, from;
+	struct tensor to, from; /* equal shapes */
 };
 
-/* sums[slots[i]] = Σ grads[i]², FP64, in an order fixed by the shape; slots not named stay as they are. */
+/* sums[slots[i]] = Σ grads[i]², FP64, in an order fixed by the shape; slots not named stay as they are. No slot is
+ * named twice. */
 struct op_square_sums {
 	struct tensor sums;         /* F64 [slots] */
 	const struct tensor *grads; /* host array [count] of S tensors */

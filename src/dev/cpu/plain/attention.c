@@ -1,0 +1,163 @@
+#include "dev/cpu/plain/plain.h"
+
+/* Where things are: rows of D elements, as offsets of their first element. */
+struct heads {
+	int64_t length, groups, per_group, size; /* T, KV, G, D */
+};
+
+static struct heads heads_of(struct tensor qkv, int64_t sequence)
+{
+	return (struct heads){sequence, qkv.shape[1], qkv.shape[2] - 2, qkv.shape[3]};
+}
+
+static int64_t query_at(const struct heads *s, int64_t n, int64_t h)
+{
+	return ((n * s->groups + h / s->per_group) * (s->per_group + 2) + h % s->per_group) * s->size;
+}
+
+static int64_t key_at(const struct heads *s, int64_t n, int64_t h)
+{
+	return ((n * s->groups + h / s->per_group) * (s->per_group + 2) + s->per_group) * s->size;
+}
+
+static int64_t value_at(const struct heads *s, int64_t n, int64_t h)
+{
+	return key_at(s, n, h) + s->size;
+}
+
+static int64_t out_at(const struct heads *s, int64_t n, int64_t h)
+{
+	return (n * s->groups * s->per_group + h) * s->size;
+}
+
+static int64_t lse_at(const struct heads *s, int64_t b, int64_t h, int64_t t)
+{
+	return (b * s->groups * s->per_group + h) * s->length + t;
+}
+
+static real dot(struct tensor x, int64_t x_at, struct tensor y, int64_t y_at, int64_t count)
+{
+	real sum = 0;
+	for (int64_t i = 0; i < count; i++)
+		sum += get(x, x_at + i) * get(y, y_at + i);
+	return sum;
+}
+
+/* What p_tu of head h in sequence b is multiplied by. */
+static real mask(struct device *dev, const struct dropout *d, const struct heads *s, int64_t b, int64_t head, int64_t t,
+		 int64_t u)
+{
+	if (d->rate == 0)
+		return 1;
+	return dropout_factor(d, dev->scalars->samples + d->span.sample + b, (head * s->length + t) * s->length + u);
+}
+
+/* One query: the largest score first, then exp relative to it, so that nothing overflows. */
+static void forward_row(struct device *dev, const struct op_attention_forward *a, const struct heads *s, int64_t b,
+			int64_t h, int64_t t)
+{
+	int64_t n = b * s->length; /* row of the sequence's first token */
+	int64_t query = query_at(s, n + t, h), out = out_at(s, n + t, h);
+	real scale = (real)a->scale, most = -INFINITY, total = 0, sums[HEAD_SIZE_MAX] = {0};
+
+	for (int64_t u = 0; u <= t; u++) {
+		real score = scale * dot(a->qkv, query, a->qkv, key_at(s, n + u, h), s->size);
+		if (!(score <= most))
+			most = score;
+	}
+	for (int64_t u = 0; u <= t; u++) {
+		real score = scale * dot(a->qkv, query, a->qkv, key_at(s, n + u, h), s->size);
+		real e = MATH(exp)(score - most), kept = e * mask(dev, &a->dropout, s, b, a->first_head + h, t, u);
+		total += e;
+		for (int64_t d = 0; d < s->size; d++)
+			sums[d] += kept * get(a->qkv, value_at(s, n + u, h) + d);
+	}
+	put(a->lse, lse_at(s, b, h, t), most + MATH(log)(total));
+	for (int64_t d = 0; d < s->size; d++)
+		put(a->out, out + d, sums[d] / total);
+}
+
+void PLAIN(attention_forward)(struct device *dev, const struct op_attention_forward *a)
+{
+	struct heads s = heads_of(a->qkv, a->sequence);
+	int64_t batch = a->qkv.shape[0] / s.length;
+
+	for (int64_t b = 0; b < batch; b++)
+		for (int64_t h = 0; h < s.groups * s.per_group; h++)
+			for (int64_t t = 0; t < s.length; t++)
+				forward_row(dev, a, &s, b, h, t);
+}
+
+struct pair {
+	real kept; /* p'_tu */
+	real ds;   /* ds_tu */
+};
+
+/* Query t against key u: p is rebuilt from lse, so that no [T, T] memory is kept. */
+static struct pair backward_pair(struct device *dev, const struct op_attention_backward *a, const struct heads *s,
+				 int64_t b, int64_t h, int64_t t, int64_t u)
+{
+	int64_t n = b * s->length, lse = lse_at(s, b, h, t);
+	real score = (real)a->scale * dot(a->qkv, query_at(s, n + t, h), a->qkv, key_at(s, n + u, h), s->size);
+	real p = MATH(exp)(score - get(a->lse, lse));
+	real factor = mask(dev, &a->dropout, s, b, a->first_head + h, t, u);
+	real dp = dot(a->dout, out_at(s, n + t, h), a->qkv, value_at(s, n + u, h), s->size) * factor;
+	return (struct pair){p * factor, p * (dp - get(a->delta, lse))};
+}
+
+static void backward_query(struct device *dev, const struct op_attention_backward *a, const struct heads *s, int64_t b,
+			   int64_t h, int64_t t)
+{
+	int64_t n = b * s->length;
+	real sums[HEAD_SIZE_MAX] = {0};
+
+	for (int64_t u = 0; u <= t; u++) {
+		real ds = backward_pair(dev, a, s, b, h, t, u).ds;
+		for (int64_t d = 0; d < s->size; d++)
+			sums[d] += ds * get(a->qkv, key_at(s, n + u, h) + d);
+	}
+	for (int64_t d = 0; d < s->size; d++)
+		put(a->dqkv, query_at(s, n + t, h) + d, (real)a->scale * sums[d]);
+}
+
+/* Key and value u of a group: summed over the group's heads and the queries that see u. */
+static void backward_key(struct device *dev, const struct op_attention_backward *a, const struct heads *s, int64_t b,
+			 int64_t group, int64_t u)
+{
+	int64_t n = b * s->length, first = group * s->per_group;
+	real dk[HEAD_SIZE_MAX] = {0}, dv[HEAD_SIZE_MAX] = {0};
+
+	for (int64_t h = first; h < first + s->per_group; h++)
+		for (int64_t t = u; t < s->length; t++) {
+			struct pair pair = backward_pair(dev, a, s, b, h, t, u);
+			for (int64_t d = 0; d < s->size; d++) {
+				dk[d] += pair.ds * get(a->qkv, query_at(s, n + t, h) + d);
+				dv[d] += pair.kept * get(a->dout, out_at(s, n + t, h) + d);
+			}
+		}
+	for (int64_t d = 0; d < s->size; d++) {
+		put(a->dqkv, key_at(s, n + u, first) + d, (real)a->scale * dk[d]);
+		put(a->dqkv, value_at(s, n + u, first) + d, dv[d]);
+	}
+}
+
+void PLAIN(attention_backward)(struct device *dev, const struct op_attention_backward *a)
+{
+	struct heads s = heads_of(a->qkv, a->sequence);
+	int64_t batch = a->qkv.shape[0] / s.length, heads = s.groups * s.per_group;
+
+	for (int64_t b = 0; b < batch; b++)
+		for (int64_t h = 0; h < heads; h++)
+			for (int64_t t = 0; t < s.length; t++) {
+				int64_t out = out_at(&s, b * s.length + t, h);
+				put(a->delta, lse_at(&s, b, h, t), dot(a->dout, out, a->out, out, s.size));
+			}
+	for (int64_t b = 0; b < batch; b++) {
+		for (int64_t h = 0; h < heads; h++)
+			for (int64_t t = 0; t < s.length; t++)
+				backward_query(dev, a, &s, b, h, t);
+		for (int64_t group = 0; group < s.groups; group++)
+			for (int64_t u = 0; u < s.length; u++)
+				backward_key(dev, a, &s, b, group, u);
+	}
+}
