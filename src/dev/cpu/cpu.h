@@ -2,7 +2,7 @@
  *
  * `plain` defines every op; `fast` replaces it, op by op, where that pays. Fast files are compiled once for each
  * instruction set (fast/fast.h) and chosen when the device is opened. Computing happens at once, in the calling
- * thread and the threads of its parallel loops; only communication is queued (queue.c).
+ * thread and the threads of its parallel loops (parallel.h); only communication is queued (queue.h).
  *
  * Used by backends.c, by transports through backend.h, and by tests that compare the columns. */
 #ifndef MTRAIN_DEV_CPU_H
@@ -14,5 +14,8 @@ extern const struct backend backend_cpu;
 
 /* The defining column: any float type. */
 extern const struct ops ops_plain;
+
+/* Pushes queued communication forward without blocking. From the host thread only. */
+void cpu_poll(struct device *dev);
 
 #endif

@@ -1,0 +1,136 @@
+#include "dev/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dev/cpu/memory.h"
+#include "dev/cpu/parallel.h"
+#include "dev/cpu/queue.h"
+
+struct cpu {
+	struct queues queues;
+	struct mapping *mappings;
+	const struct ops *column;
+};
+
+static struct cpu *cpu_of(const struct device *dev)
+{
+	return dev->impl;
+}
+
+void cpu_poll(struct device *dev)
+{
+	queues_poll(&cpu_of(dev)->queues);
+}
+
+/* Every op first pushes communication forward, then goes to its column. */
+#define OP_POLLED(name)                                                         \
+	static void polled_##name(struct device *dev, const struct op_##name *a) \
+	{                                                                       \
+		cpu_poll(dev);                                                  \
+		cpu_of(dev)->column->name(dev, a);                              \
+	}
+OPS(OP_POLLED)
+#undef OP_POLLED
+
+#define OP_ENTRY(name) .name = polled_##name,
+static const struct ops ops_polled = {OPS(OP_ENTRY)};
+#undef OP_ENTRY
+
+static void *cpu_take(struct device *dev, size_t bytes)
+{
+	return memory_take(dev, &cpu_of(dev)->mappings, bytes);
+}
+
+static void cpu_give_back(struct device *dev, void *memory)
+{
+	memory_give_back(&cpu_of(dev)->mappings, memory);
+}
+
+static void cpu_close(struct device *dev)
+{
+	struct cpu *cpu = cpu_of(dev);
+	while (cpu->mappings)
+		memory_give_back(&cpu->mappings, cpu->mappings->base);
+	free(cpu);
+}
+
+static bool cpu_open(struct device *dev, const struct dev_options *options, struct error *e)
+{
+	struct cpu *cpu = calloc(1, sizeof *cpu);
+	if (!cpu)
+		return error_set(e, CODE_MACHINE, "out of memory");
+	dev->impl = cpu;
+	dev->ops = &ops_polled;
+	dev->threads = parallel_threads(options->threads);
+	cpu->column = &ops_plain;
+	snprintf(dev->text, sizeof dev->text, "cpu (%d thread%s, plain)", dev->threads, dev->threads == 1 ? "" : "s");
+	dev->scalars = cpu_take(dev, sizeof *dev->scalars);
+	if (!dev->scalars) {
+		cpu_close(dev);
+		return error_set(e, CODE_MACHINE, "out of memory");
+	}
+	return true;
+}
+
+static double cpu_peak_flops(const struct device *dev, enum dtype compute)
+{
+	return 0;
+}
+
+static struct mark cpu_mark(struct device *dev, enum queue q)
+{
+	cpu_poll(dev);
+	return queues_mark(&cpu_of(dev)->queues, q);
+}
+
+static void cpu_wait(struct device *dev, enum queue q, struct mark m)
+{
+	queues_wait(&cpu_of(dev)->queues, q, m, dev->timeout);
+}
+
+static void cpu_finish(struct device *dev, struct mark m)
+{
+	queues_finish(&cpu_of(dev)->queues, m, dev->timeout);
+}
+
+/* The host does these copies itself, so it first waits for what is on the queue. */
+static void drain(struct device *dev, enum queue q)
+{
+	cpu_finish(dev, queues_mark(&cpu_of(dev)->queues, q));
+}
+
+static void cpu_copy(struct device *dev, enum queue q, void *to, const void *from, size_t bytes)
+{
+	drain(dev, q);
+	memmove(to, from, bytes);
+}
+
+static void cpu_zero(struct device *dev, enum queue q, void *to, size_t bytes)
+{
+	drain(dev, q);
+	memset(to, 0, bytes);
+}
+
+static void cpu_post(struct device *dev, enum queue q, struct work *w)
+{
+	queues_post(&cpu_of(dev)->queues, q, w, dev->timeout);
+}
+
+const struct backend backend_cpu = {
+	.name = "cpu",
+	.open = cpu_open,
+	.close = cpu_close,
+	.take = cpu_take,
+	.give_back = cpu_give_back,
+	.peak_flops = cpu_peak_flops,
+	.mark = cpu_mark,
+	.wait = cpu_wait,
+	.finish = cpu_finish,
+	.write = cpu_copy,
+	.read = cpu_copy,
+	.copy = cpu_copy,
+	.zero = cpu_zero,
+	.post = cpu_post,
+};
