@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,9 +47,9 @@ bool text_to_count(const char *text, int64_t *out)
 	if (!decimal(text, &value, &end) || !suffix_factor(end, &factor))
 		return false;
 	if (factor == 1 && strpbrk(text, ".eE") == NULL) { /* exact beyond 2^53 */
-		char *stop;
-		long long whole = strtoll(text, &stop, 10);
-		if (*stop || (double)whole != value)
+		errno = 0;
+		long long whole = strtoll(text, NULL, 10);
+		if (errno != 0)
 			return false;
 		*out = whole;
 		return true;

@@ -1,0 +1,192 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "par/mesh.h"
+
+static struct parallel_settings settings(int64_t data, int64_t tensor, int64_t pipeline)
+{
+	return (struct parallel_settings){.data = data, .tensor = tensor, .pipeline = pipeline, .stages = "auto"};
+}
+
+static bool make(struct mesh *m, int64_t data, int64_t tensor, int64_t pipeline, int rank, int world, struct error *e)
+{
+	struct parallel_settings s = settings(data, tensor, pipeline);
+	*e = (struct error){0};
+	return mesh_init(m, &s, rank, world, "mtrain", "small.ini", e);
+}
+
+/* The order that the design names, worked out by hand for 2×2×2: tensor fastest, then data, then pipeline. */
+static void test_order(void **state)
+{
+	static const int expected[8][3] = {/* tensor, data, pipeline */
+					   {0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {1, 1, 0},
+					   {0, 0, 1}, {1, 0, 1}, {0, 1, 1}, {1, 1, 1}};
+	struct error e;
+	struct mesh m;
+	for (int rank = 0; rank < 8; rank++) {
+		assert_true(make(&m, 0, 2, 2, rank, 8, &e));
+		assert_int_equal(m.rank, rank);
+		assert_int_equal(m.at[AXIS_TENSOR], expected[rank][0]);
+		assert_int_equal(m.at[AXIS_CONTEXT], 0);
+		assert_int_equal(m.at[AXIS_DATA], expected[rank][1]);
+		assert_int_equal(m.at[AXIS_PIPELINE], expected[rank][2]);
+	}
+}
+
+/* Every way to cut 4096 ranks in three: rank and place are inverse, and each line along an axis has that axis's size
+ * and the stride of the axes below. */
+static void test_4096(void **state)
+{
+	enum { WORLD = 4096 };
+	struct error e;
+	struct mesh m;
+	for (int tensor = 1; tensor <= WORLD; tensor *= 2)
+		for (int pipeline = 1; tensor * pipeline <= WORLD; pipeline *= 2) {
+			int data = WORLD / tensor / pipeline;
+			static unsigned char seen[WORLD];
+			memset(seen, 0, sizeof seen);
+			assert_true(make(&m, tensor % 2 ? data : 0, tensor, pipeline, WORLD - 1, WORLD, &e));
+			assert_int_equal(mesh_world(&m), WORLD);
+			for (int p = 0; p < pipeline; p++)
+				for (int d = 0; d < data; d++)
+					for (int t = 0; t < tensor; t++) {
+						int at[AXES] = {[AXIS_TENSOR] = t, [AXIS_DATA] = d, [AXIS_PIPELINE] = p};
+						int rank = mesh_rank_of(&m, at), back[AXES];
+						if (rank != t + tensor * (d + data * p) || seen[rank])
+							fail_msg("rank %d at t %d d %d p %d", rank, t, d, p);
+						seen[rank] = 1;
+						mesh_place(&m, rank, back);
+						assert_memory_equal(at, back, sizeof at);
+					}
+		}
+}
+
+static void test_world_wrong(void **state)
+{
+	struct error e;
+	struct mesh m;
+	assert_false(make(&m, 2, 1, 2, 0, 1, &e));
+	assert_int_equal(e.code, CODE_USAGE);
+	assert_string_equal(e.text, "[parallel] data = 2, tensor = 1, pipeline = 2 needs 4 ranks, there is only one: start it as "
+			    "`mpirun -n 4 mtrain --config small.ini` or `srun --mpi=pmix -n 4 mtrain --config small.ini`");
+	assert_false(make(&m, 2, 1, 2, 0, 8, &e));
+	assert_non_null(strstr(e.text, "there are 8"));
+	assert_non_null(strstr(e.text, "mpirun -n 4 "));
+
+	/* With data = auto any multiple will do: the largest that these ranks fill, else the smallest. */
+	assert_false(make(&m, 0, 2, 2, 0, 11, &e));
+	assert_non_null(strstr(e.text, "needs a multiple of 4 ranks, there are 11"));
+	assert_non_null(strstr(e.text, "`mpirun -n 8 mtrain --config small.ini`"));
+	assert_false(make(&m, 0, 2, 2, 0, 3, &e));
+	assert_non_null(strstr(e.text, "`srun --mpi=pmix -n 4 mtrain --config small.ini`"));
+
+	assert_false(make(&m, 1 << 20, 1 << 20, 1 << 20, 0, 1, &e)); /* nothing overflows */
+	assert_int_equal(e.code, CODE_USAGE);
+}
+
+static bool stages_are(int stages, int64_t layers, double head_cost, const char *text, const int64_t *expected)
+{
+	struct error e = {0};
+	int64_t got[16];
+	assert_true(mesh_stages(got, stages, layers, head_cost, text, &e));
+	return memcmp(got, expected, (size_t)stages * sizeof *got) == 0;
+}
+
+static void test_stages(void **state)
+{
+	assert_true(stages_are(1, 5, 0.5, "auto", (int64_t[]){5}));
+	assert_true(stages_are(4, 8, 0, "auto", (int64_t[]){2, 2, 2, 2}));
+	assert_true(stages_are(4, 30, 0, "auto", (int64_t[]){8, 8, 7, 7}));
+	assert_true(stages_are(4, 38, 1.5, "auto", (int64_t[]){10, 10, 10, 8}));
+	assert_true(stages_are(4, 9, 0.3, "auto", (int64_t[]){3, 2, 2, 2}));
+	assert_true(stages_are(2, 6, 5, "auto", (int64_t[]){5, 1}));
+	assert_true(stages_are(3, 3, 9, "auto", (int64_t[]){1, 1, 1}));
+	assert_true(stages_are(4, 38, 0, "9,10,10,9", (int64_t[]){9, 10, 10, 9}));
+	assert_true(stages_are(3, 6, 0, " 1 , 4,1 ", (int64_t[]){1, 4, 1}));
+	assert_true(stages_are(1, 6, 0, "6", (int64_t[]){6}));
+}
+
+/* The least possible maximum over all splits of `layers` into `stages`, by trying them all. */
+static double best(int stages, int64_t layers, double load, double head_cost)
+{
+	double least = 1e9;
+	if (stages == 1) {
+		double last = (double)layers + head_cost;
+		return last > load ? last : load;
+	}
+	for (int64_t here = 1; here <= layers - (stages - 1); here++) {
+		double rest = best(stages - 1, layers - here, (double)here > load ? (double)here : load, head_cost);
+		least = rest < least ? rest : least;
+	}
+	return least;
+}
+
+static void test_stages_are_best(void **state)
+{
+	static const double costs[] = {0, 0.25, 0.5, 1, 1.75, 3, 7.5};
+	struct error e;
+	int64_t got[5];
+	for (int stages = 1; stages <= 5; stages++)
+		for (int64_t layers = stages; layers <= 12; layers++)
+			for (size_t k = 0; k < sizeof costs / sizeof *costs; k++) {
+				double most = 0;
+				int64_t sum = 0;
+				assert_true(mesh_stages(got, stages, layers, costs[k], "auto", &e));
+				for (int i = 0; i < stages; i++) {
+					double load = (double)got[i] + (i == stages - 1 ? costs[k] : 0);
+					most = load > most ? load : most;
+					sum += got[i];
+					assert_true(got[i] >= 1);
+				}
+				for (int i = 1; i < stages - 1; i++) /* ties go to earlier stages */
+					assert_true(got[i] <= got[i - 1] && got[i] >= got[i - 1] - 1);
+				assert_int_equal(sum, layers);
+				assert_true(most == best(stages, layers, 0, costs[k]));
+			}
+}
+
+static void test_stages_wrong(void **state)
+{
+	static const struct {
+		int stages;
+		int64_t layers;
+		const char *text, *says;
+	} cases[] = {
+		{4, 3, "auto", "parallel.pipeline = 4 with model.layers = 3 leaves a stage without a layer: use at most 3 stages"},
+		{3, 6, "3,0,3", "parallel.stages = 3,0,3: stage 1 has no layer"},
+		{3, 6, "3,-1,4", "stage 1 has no layer"},
+		{3, 6, "3,3", "names 2 stages, but parallel.pipeline = 3"},
+		{2, 6, "3,2,1", "names 3 stages, but parallel.pipeline = 2"},
+		{2, 6, "3,2", "have 5 layers together, but model.layers = 6"},
+		{2, 6, "3,4", "the stages up to 1 have more than the model's 6 layers"},
+		{2, 6, "", "stage 0 is not a whole number"},
+		{2, 6, "3,,3", "stage 1 is not a whole number"},
+		{2, 6, "3,3,", "stage 2 is not a whole number"},
+		{2, 6, "3;3", "stage 0 is not a whole number"},
+		{2, 6, "00000000000000000000000000000000000000000000000003,3", "stage 0 is not a whole number"},
+		{2, 6, "9223372036854775807,9223372036854775807", "more than the model's 6 layers"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct error e = {0};
+		int64_t got[16];
+		assert_false(mesh_stages(got, cases[i].stages, cases[i].layers, 0, cases[i].text, &e));
+		assert_int_equal(e.code, CODE_USAGE);
+		if (!strstr(e.text, cases[i].says))
+			fail_msg("\"%s\" does not say \"%s\"", e.text, cases[i].says);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),        cmocka_unit_test(test_4096),
+		cmocka_unit_test(test_world_wrong),  cmocka_unit_test(test_stages),
+		cmocka_unit_test(test_stages_are_best), cmocka_unit_test(test_stages_wrong),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
