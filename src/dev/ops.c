@@ -292,7 +292,7 @@ void op_gemm(struct device *dev, const struct op_gemm *a)
 	OPTIONAL(aux, type, m, n);
 	HOLDS(a->epilogue >= GEMM_PLAIN && a->epilogue <= GEMM_DGELU);
 	HOLDS(!a->accumulate || a->epilogue == GEMM_PLAIN);
-	HOLDS(tensor_given(a->bias) == (a->epilogue == GEMM_BIAS || a->epilogue == GEMM_BIAS_GELU));
+	HOLDS(tensor_given(a->bias) ? a->epilogue == GEMM_BIAS || a->epilogue == GEMM_BIAS_GELU : a->epilogue != GEMM_BIAS);
 	HOLDS(tensor_given(a->aux) == (a->epilogue == GEMM_BIAS_GELU || a->epilogue == GEMM_DGELU));
 	HOLDS(a->gelu == GELU_TANH || a->gelu == GELU_ERF);
 	APART(out, a->a, a->b, a->bias, a->aux);

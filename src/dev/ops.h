@@ -153,7 +153,7 @@ struct op_gemm {
 	bool a_transposed, b_transposed;
 	bool accumulate;    /* out += a·b, out in S: weight gradients into the main gradient. Only GEMM_PLAIN */
 	enum gemm_epilogue epilogue;
-	struct tensor bias; /* ? T [n]: given with GEMM_BIAS and GEMM_BIAS_GELU, else left out */
+	struct tensor bias; /* ? T [n]: given with GEMM_BIAS; with GEMM_BIAS_GELU left out means not added; else left out */
 	struct tensor aux;  /* ? T [m, n]: written by GEMM_BIAS_GELU, read by GEMM_DGELU, else left out */
 	enum gelu_kind gelu;
 };

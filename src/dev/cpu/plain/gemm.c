@@ -39,7 +39,7 @@ void PLAIN(gemm)(struct device *dev, const struct op_gemm *a)
 				sum += get(a->bias, j);
 				break;
 			case GEMM_BIAS_GELU:
-				put(a->aux, at, sum + get(a->bias, j));
+				put(a->aux, at, tensor_given(a->bias) ? sum + get(a->bias, j) : sum);
 				sum = gelu(a->gelu, get(a->aux, at));
 				break;
 			case GEMM_DGELU:
