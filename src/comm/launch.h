@@ -1,7 +1,8 @@
 /* launch.h: who started us: rank, size, place on the node, and how the job ends as one.
  *
  * Launchers are tried in the order of the list in backends.c: PMIx (mpirun, srun --mpi=pmix), the launcher's
- * environment (SLURM_*, OMPI_COMM_WORLD_*, PMI_*), alone. */
+ * environment (SLURM_*, OMPI_COMM_WORLD_*, PMI_*), alone. Owns the connection to the launcher. Used by main, and by
+ * control.c to end the job. */
 #ifndef MTRAIN_COMM_LAUNCH_H
 #define MTRAIN_COMM_LAUNCH_H
 
@@ -9,7 +10,7 @@
 
 struct launch {
 	int rank, size;
-	int local_rank, local_size; /* on this node */
+	int local_rank, local_size; /* on this node; 0 of 1 where the launcher does not say */
 	const char *launcher;       /* "pmix", "slurm environment", …, "alone" */
 };
 
@@ -21,9 +22,14 @@ struct launcher {
 	void (*abort)(int code, const char *cause);         /* bring the whole job down; may return */
 };
 
-/* Tries the NULL-ended list in order. Sets log identity and the die hook. Fails: CODE_USAGE or CODE_MACHINE. */
+/* Tries the NULL-ended list in order. Sets log identity, and launch_abort as the die hook.
+ * Fails: CODE_USAGE (an environment that contradicts itself; alike on every rank as far as one can tell). */
 bool launch_init(struct launch *l, const struct launcher *const *list, struct error *e);
 void launch_finish(void);
+
+/* Asks the launcher to bring the whole job down with this code; returns after a few seconds at most, or the process
+ * ends with the code. Any thread. */
+void launch_abort(int code, const char *cause);
 
 extern const struct launcher launcher_pmix, launcher_environment, launcher_alone;
 
