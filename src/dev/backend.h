@@ -28,8 +28,10 @@ struct work {
 
 struct backend {
 	const char *name;
-	/* Fails: CODE_MACHINE. Sets dev->impl, dev->ops, dev->scalars, dev->workspace, dev->text, dev->threads. */
+	/* Fails: CODE_MACHINE. Sets dev->impl, dev->ops, dev->scalars, dev->text, dev->threads. */
 	bool (*open)(struct device *dev, const struct dev_options *options, struct error *e);
+	/* Takes the ops' workspace and sets dev->workspace. Fails: CODE_MACHINE. */
+	bool (*reserve)(struct device *dev, const struct dev_limits *limits, struct error *e);
 	void (*close)(struct device *dev);
 	void *(*take)(struct device *dev, size_t bytes); /* zeroed; NULL: not to be had */
 	void (*give_back)(struct device *dev, void *memory);

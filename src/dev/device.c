@@ -31,7 +31,6 @@ bool dev_open(struct device **out, const struct backend *backend, const struct d
 	if (!dev)
 		return error_set(e, CODE_MACHINE, "out of memory");
 	dev->backend = backend;
-	dev->limits = options->limits;
 	dev->timeout = options->timeout;
 	if (!backend->open(dev, options, e)) {
 		free(dev);
@@ -48,6 +47,18 @@ void dev_close(struct device *dev)
 		return;
 	dev->backend->close(dev);
 	free(dev);
+}
+
+bool dev_reserve(struct device *dev, const struct dev_limits *limits, struct error *e)
+{
+	check(dev->limits.rows == 0 && limits->rows > 0 && limits->width > 0 && limits->head_size > 0);
+	dev->limits = *limits;
+	return dev->backend->reserve(dev, limits, e);
+}
+
+void dev_set_timeout(struct device *dev, double seconds)
+{
+	dev->timeout = seconds;
 }
 
 const char *dev_name(const struct device *dev)

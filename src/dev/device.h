@@ -39,7 +39,6 @@ struct dev_limits {
 struct dev_options {
 	int threads; /* of this rank; 0: all cores this process may run on */
 	bool plain;  /* the defining column of ops even where a fast one exists */
-	struct dev_limits limits;
 	double timeout; /* seconds that a wait may take before the run ends; 0: no limit */
 };
 
@@ -49,6 +48,12 @@ struct backend;
 /* Opens a device of a backend (backends.h lists them). Fails: CODE_MACHINE with the cause. */
 bool dev_open(struct device **dev, const struct backend *backend, const struct dev_options *options, struct error *e);
 void dev_close(struct device *dev);
+
+/* Takes the ops' workspace for calls within the limits; before it no op may be called. Once. Fails: CODE_MACHINE. */
+bool dev_reserve(struct device *dev, const struct dev_limits *limits, struct error *e);
+
+/* Changes the limit on waits: start-up and steps have different ones. */
+void dev_set_timeout(struct device *dev, double seconds);
 
 const char *dev_name(const struct device *dev);         /* "cpu (2 threads, avx512)" */
 int dev_threads(const struct device *dev);              /* 0 where it means nothing */

@@ -65,17 +65,17 @@ static int64_t larger(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-struct dev_limits gpt_limits(const struct gpt_options *o)
+struct dev_limits gpt_limits(const struct gpt *g)
 {
-	const struct model_settings *m = o->model;
-	int64_t tp = o->tensor_size;
-	int64_t qkv = (m->heads + 2 * m->kv_heads) * m->head_size / tp;
-	int64_t width = larger(larger(m->hidden, m->ffn / tp), larger(qkv, m->heads * m->head_size / tp));
+	const struct block *b = &g->blocks[0];
+	int64_t width = larger(g->env.model->hidden, larger(b->qkv.out, b->up.out));
+	if (g->last)
+		width = larger(width, g->head.weight->weight.shape[0]);
 	return (struct dev_limits){
-		.rows = o->batch * m->sequence,
-		.width = larger(width, param_padded_vocab(m->vocab, o->tensor_size) / tp),
-		.head_size = m->head_size,
-		.tensors = o->params->count,
+		.rows = g->env.tokens,
+		.width = larger(width, b->out.in),
+		.head_size = g->env.model->head_size,
+		.tensors = g->env.params->count,
 	};
 }
 

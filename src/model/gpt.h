@@ -49,8 +49,8 @@ struct gpt_options {
 void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory);
 void gpt_finish(struct gpt *g);
 
-/* The limits that the device's ops must serve for such a stage. */
-struct dev_limits gpt_limits(const struct gpt_options *o);
+/* The limits that the device's ops must serve for the stage. */
+struct dev_limits gpt_limits(const struct gpt *g);
 
 /* The input activation [N, C] of a slot: a stage that is not the first receives into it. */
 struct tensor gpt_input(const struct gpt *g, int slot);

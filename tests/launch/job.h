@@ -33,7 +33,6 @@ static inline void job_launch(struct job *j, double timeout)
 	struct error e = {0};
 	struct dev_options options = {
 		.threads = 1,
-		.limits = {.rows = 1, .width = 1, .head_size = 1, .tensors = 1},
 		.timeout = timeout,
 	};
 	job_must(launch_init(&j->launch, launchers, &e), &e);

@@ -74,6 +74,11 @@ static bool cpu_open(struct device *dev, const struct dev_options *options, stru
 	return true;
 }
 
+static bool cpu_reserve(struct device *dev, const struct dev_limits *limits, struct error *e)
+{
+	return true;
+}
+
 static double cpu_peak_flops(const struct device *dev, enum dtype compute)
 {
 	return 0;
@@ -121,6 +126,7 @@ static void cpu_post(struct device *dev, enum queue q, struct work *w)
 const struct backend backend_cpu = {
 	.name = "cpu",
 	.open = cpu_open,
+	.reserve = cpu_reserve,
 	.close = cpu_close,
 	.take = cpu_take,
 	.give_back = cpu_give_back,
