@@ -1,0 +1,36 @@
+/* json.h: reading JSON that somebody else wrote.
+ *
+ * cJSON parses; what it lets through and we do not is refused here: text after the value, a key twice in one object,
+ * numbers where a count is wanted that are not whole, negative or above 2^53. Getters answer true or false; the
+ * caller, who knows the file and the field, words the error.
+ *
+ * Used by safetensors headers, manifests and config.json. */
+#ifndef MTRAIN_BASE_JSON_H
+#define MTRAIN_BASE_JSON_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* The value in text[bytes], from cJSON; the caller gives it to cJSON_Delete. `path` is for messages.
+ * Fails with `code`: not JSON, anything but white space after it, a key twice in one object; NULL. */
+cJSON *json_parse(const char *path, const char *text, size_t bytes, int code, struct error *e);
+
+/* A whole number from 0 to 2^53. */
+bool json_is_count(const cJSON *value, int64_t *out);
+
+/* Field `key` of an object; false if it is not there or of another kind. The text lives as long as the object. */
+bool json_count(const cJSON *object, const char *key, int64_t *out);
+bool json_number(const cJSON *object, const char *key, double *out); /* finite */
+bool json_text(const cJSON *object, const char *key, const char **out);
+
+/* Field `key` as an array of at most `room` counts. */
+bool json_counts(const cJSON *object, const char *key, int64_t *out, int room, int *count);
+
+/* An array of counts, for writing; NULL: out of memory. */
+cJSON *json_new_counts(const int64_t *values, int count);
+
+#endif
