@@ -1,0 +1,258 @@
+#include "formulas.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/rng.h"
+
+static double *in(struct call *c, const char *name)
+{
+	struct arg *a = call_find(c, name);
+	return a ? a->values : NULL;
+}
+
+static double *out(struct call *c, double *want[], const char *name)
+{
+	struct arg *a = call_find(c, name);
+	return a ? want[a - c->args] : NULL;
+}
+
+/* x with dropout applied to element e of sample n. */
+static double dropped(const struct dropout *d, int64_t n, int64_t e, double x)
+{
+	if (d->rate == 0)
+		return x;
+	uint64_t group = (uint64_t)e / 4;
+	struct philox w = philox(d->seed, (struct philox){{(uint32_t)group, (uint32_t)(group >> 32), (uint32_t)n,
+							   d->site << 16 | (uint32_t)(n >> 32)}});
+	return (double)w.word[e % 4] >= d->rate * 4294967296.0 ? x / (1 - d->rate) : 0;
+}
+
+static double row_dropped(struct call *c, const struct dropout *d, int64_t row, int64_t width, int64_t column, double x)
+{
+	if (d->rate == 0)
+		return x;
+	int64_t sample = c->scalars.samples + d->span.sample + row / d->span.length;
+	return dropped(d, sample, (d->span.first + row % d->span.length) * width + column, x);
+}
+
+void formula_embedding_forward(struct call *c, double *want[])
+{
+	struct op_embedding_forward *op = &c->op.embedding_forward;
+	int64_t rows = op->table.shape[0], width = op->table.shape[1];
+	double *y = out(c, want, "out"), *tokens = in(c, "tokens"), *table = in(c, "table");
+	for (int64_t i = 0; i < op->out.shape[0] * width; i++) {
+		double v = tokens[i / width] - (double)op->first;
+		y[i] = v >= 0 && v < (double)rows ? table[(int64_t)v * width + i % width] : 0;
+	}
+}
+
+void formula_position_forward(struct call *c, double *want[])
+{
+	struct op_position_forward *op = &c->op.position_forward;
+	int64_t width = op->x.shape[1], length = op->dropout.span.length, first = op->dropout.span.first;
+	double *y = out(c, want, "out"), *x = in(c, "x"), *table = in(c, "table");
+	for (int64_t i = 0; i < op->x.shape[0] * width; i++) {
+		double sum = x[i] + (table ? table[(first + i / width % length) * width + i % width] : 0);
+		y[i] = row_dropped(c, &op->dropout, i / width, width, i % width, sum);
+	}
+}
+
+struct norm {
+	double *y, *mean, *rstd, *x, *weight, *bias;
+	int64_t rows, width;
+	double epsilon;
+	enum norm_kind kind;
+};
+
+static void normalise(struct norm n)
+{
+	for (int64_t r = 0; r < n.rows; r++) {
+		double sum = 0, squares = 0, mean = 0;
+		for (int64_t i = 0; i < n.width; i++) {
+			sum += n.x[r * n.width + i];
+			squares += n.x[r * n.width + i] * n.x[r * n.width + i];
+		}
+		if (n.kind == NORM_LAYER)
+			n.mean[r] = mean = sum / (double)n.width;
+		n.rstd[r] = 1 / sqrt(squares / (double)n.width - mean * mean + n.epsilon);
+		for (int64_t i = 0; i < n.width; i++)
+			n.y[r * n.width + i] = (n.x[r * n.width + i] - mean) * n.rstd[r] * n.weight[i] + (n.bias ? n.bias[i] : 0);
+	}
+}
+
+void formula_norm_forward(struct call *c, double *want[])
+{
+	struct op_norm_forward *op = &c->op.norm_forward;
+	normalise((struct norm){out(c, want, "out"), out(c, want, "mean"), out(c, want, "rstd"), in(c, "x"), in(c, "weight"),
+				in(c, "bias"), op->x.shape[0], op->x.shape[1], op->epsilon, op->kind});
+}
+
+void formula_residual_forward(struct call *c, double *want[])
+{
+	struct op_residual_forward *op = &c->op.residual_forward;
+	int64_t rows = op->x.shape[0], width = op->x.shape[1];
+	double *sum = out(c, want, "sum"), *x = in(c, "x"), *bias = in(c, "bias"), *residual = in(c, "residual");
+	for (int64_t i = 0; i < rows * width; i++)
+		sum[i] = residual[i] + row_dropped(c, &op->dropout, i / width, width, i % width,
+						   x[i] + (bias ? bias[i % width] : 0));
+	if (in(c, "norm_weight"))
+		normalise((struct norm){out(c, want, "out"), out(c, want, "mean"), out(c, want, "rstd"), sum,
+					in(c, "norm_weight"), in(c, "norm_bias"), rows, width, op->epsilon, op->kind});
+}
+
+static double gelu(enum gelu_kind kind, double x)
+{
+	return kind == GELU_ERF ? x * 0.5 * erfc(-x / sqrt(2)) : x / (1 + exp(-2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+}
+
+void formula_gemm(struct call *c, double *want[])
+{
+	struct op_gemm *op = &c->op.gemm;
+	int64_t m = op->out.shape[0], n = op->out.shape[1], k = op->a.shape[op->a_transposed ? 0 : 1];
+	double *y = out(c, want, "out"), *a = in(c, "a"), *b = in(c, "b"), *bias = in(c, "bias"), *aux = in(c, "aux");
+	double *pre = out(c, want, "aux");
+	for (int64_t i = 0; i < m; i++)
+		for (int64_t j = 0; j < n; j++) {
+			double sum = 0, h = 1e-3, slope;
+			for (int64_t l = 0; l < k; l++)
+				sum += (op->a_transposed ? a[l * m + i] : a[i * k + l]) * (op->b_transposed ? b[j * k + l] : b[l * n + j]);
+			if (bias)
+				sum += bias[j];
+			switch (op->epilogue) {
+			case GEMM_BIAS_GELU:
+				pre[i * n + j] = sum;
+				y[i * n + j] = gelu(op->gelu, sum);
+				break;
+			case GEMM_DGELU: /* by differences of the fourth order */
+				slope = 8 * (gelu(op->gelu, aux[i * n + j] + h) - gelu(op->gelu, aux[i * n + j] - h)) -
+					(gelu(op->gelu, aux[i * n + j] + 2 * h) - gelu(op->gelu, aux[i * n + j] - 2 * h));
+				y[i * n + j] = sum * slope / (12 * h);
+				break;
+			default:
+				y[i * n + j] = sum + (op->accumulate ? y[i * n + j] : 0);
+			}
+		}
+}
+
+void formula_attention_forward(struct call *c, double *want[])
+{
+	struct op_attention_forward *op = &c->op.attention_forward;
+	int64_t T = op->sequence, batch = op->qkv.shape[0] / T, D = op->qkv.shape[3], parts = op->qkv.shape[2];
+	int64_t per_group = parts - 2, heads = op->qkv.shape[1] * per_group, token = op->qkv.shape[1] * parts * D;
+	double *y = out(c, want, "out"), *lse = out(c, want, "lse"), *qkv = in(c, "qkv");
+	double *p = calloc((size_t)T, sizeof *p);
+	for (int64_t b = 0; b < batch; b++)
+		for (int64_t h = 0; h < heads; h++)
+			for (int64_t t = 0; t < T; t++) {
+				double *group = qkv + b * T * token + h / per_group * parts * D, total = 0;
+				double *q = group + t * token + h % per_group * D, *row = y + ((b * T + t) * heads + h) * D;
+				for (int64_t u = 0; u <= t; u++) {
+					double s = 0, *k = group + u * token + per_group * D;
+					for (int64_t d = 0; d < D; d++)
+						s += q[d] * k[d];
+					total += p[u] = exp(op->scale * s);
+				}
+				lse[(b * heads + h) * T + t] = log(total);
+				for (int64_t d = 0; d < D; d++)
+					row[d] = 0;
+				for (int64_t u = 0; u <= t; u++)
+					for (int64_t d = 0; d < D; d++)
+						row[d] += group[u * token + (per_group + 1) * D + d] *
+							  dropped(&op->dropout, c->scalars.samples + op->dropout.span.sample + b,
+								  ((op->first_head + h) * T + t) * T + u, p[u] / total);
+			}
+	free(p);
+}
+
+void formula_loss_stats(struct call *c, double *want[])
+{
+	struct op_loss_stats *op = &c->op.loss_stats;
+	double *stats = out(c, want, "stats"), *logits = in(c, "logits"), *targets = in(c, "targets");
+	for (int64_t n = 0; n < op->logits.shape[0]; n++) {
+		double *l = logits + n * op->logits.shape[1], *s = stats + 3 * n;
+		s[0] = -INFINITY;
+		s[1] = s[2] = 0;
+		for (int64_t v = 0; v < op->valid; v++)
+			s[0] = fmax(s[0], l[v]);
+		for (int64_t v = 0; v < op->valid; v++) {
+			s[1] += exp(l[v] - s[0]);
+			if (targets[n] >= 0 && targets[n] == (double)(op->first + v))
+				s[2] = l[v];
+		}
+	}
+}
+
+void formula_loss_combine(struct call *c, double *want[])
+{
+	struct op_loss_combine *op = &c->op.loss_combine;
+	double *lse = out(c, want, "lse"), *losses = out(c, want, "losses"), *stats = in(c, "stats"), *targets = in(c, "targets");
+	int64_t rows = op->lse.shape[0];
+	for (int64_t n = 0; n < rows; n++) {
+		double sum = 0, target = 0;
+		for (int64_t r = 0; r < op->stats.shape[0]; r++) {
+			double *s = stats + (r * rows + n) * 3;
+			sum += s[1] * exp(s[0]);
+			target += s[2];
+		}
+		lse[n] = log(sum);
+		losses[n] = targets[n] < 0 ? 0 : log(sum) - target;
+	}
+}
+
+void formula_loss_total(struct call *c, double *want[])
+{
+	double *totals = out(c, want, "totals"), *losses = in(c, "losses"), *targets = in(c, "targets");
+	for (int64_t n = 0; n < c->op.loss_total.losses.shape[0]; n++) {
+		totals[0] += losses[n];
+		totals[1] += targets[n] == -1 ? 0 : 1;
+	}
+}
+
+void formula_add(struct call *c, double *want[])
+{
+	double *y = out(c, want, "y"), *x = in(c, "x");
+	for (int64_t i = 0; i < call_find(c, "x")->count; i++)
+		y[i] += x[i];
+}
+
+void formula_convert(struct call *c, double *want[])
+{
+	double *to = out(c, want, "to"), *from = in(c, "from");
+	for (int64_t i = 0; i < call_find(c, "to")->count; i++)
+		to[i] = round_to(c->op.convert.to.dtype, from[i]);
+}
+
+void formula_square_sums(struct call *c, double *want[])
+{
+	double *sums = out(c, want, "sums");
+	for (int64_t g = 0; g < c->op.square_sums.count; g++) {
+		struct arg *grad = &c->args[1 + g];
+		double sum = 0;
+		for (int64_t i = 0; i < grad->count; i++)
+			sum += pow(grad->values[i], 2);
+		sums[c->slots[g]] = sum;
+	}
+}
+
+void formula_adamw(struct call *c, double *want[])
+{
+	const struct scalars *s = &c->scalars;
+	const struct step_rules *r = &c->op.adamw.rules;
+	for (int i = 0; i < 2 && !s->skipped; i++) {
+		char names[5][16] = {"master 0", "m 0", "v 0", "grad 0", "weight 0"};
+		for (int k = 0; k < 5; k++)
+			names[k][strlen(names[k]) - 1] = (char)('0' + i);
+		double *p = out(c, want, names[0]), *m = out(c, want, names[1]), *v = out(c, want, names[2]);
+		double *g = in(c, names[3]), *weight = out(c, want, names[4]);
+		for (int64_t k = 0; k < call_find(c, names[0])->count; k++) {
+			double grad = g[k] * s->grad_factor;
+			m[k] = r->beta1 * m[k] + (1 - r->beta1) * grad;
+			v[k] = r->beta2 * v[k] + (1 - r->beta2) * grad * grad;
+			double move = s->lr * (m[k] * s->correction1) / (sqrt(v[k] * s->correction2) + r->epsilon);
+			p[k] = p[k] * (1 - (i == 0 ? s->decay : 0)) - move;
+			if (weight)
+				weight[k] = p[k];
+		}
+	}
+}

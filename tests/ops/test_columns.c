@@ -1,0 +1,161 @@
+/* A backend's column of ops against the plain one: every op, type, variant and a list of odd sizes.
+ *
+ * With R the plain op on FP64 storage of the same values, P the plain op in the type, X the column in the type:
+ * max|X − R| ≤ 2·max|P − R| + 1e-6·max|R| for each tensor that the op writes. X is run twice and with two threads for the
+ * same bits, and at an address that is aligned to the element only. `--bench [THREADS]` times instead of checking. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "cases.h"
+#include "dev/cpu/cpu.h"
+
+static const struct backend *const tested = &backend_cpu;
+static const enum dtype types[] = {F64, F32, BF16, F16};
+enum { TYPES = sizeof types / sizeof *types };
+
+static struct bench plain, one_thread, two_threads;
+
+static void compare_tensor(struct call *x, struct arg *a, const double *r, const double *p)
+{
+	double scale = 0, honest = 0, worst = 0;
+	int64_t at = 0;
+	for (int64_t k = 0; k < a->count; k++) {
+		if (!isfinite(r[k])) {
+			if (isnan(r[k]) ? !isnan(a->result[k]) : a->result[k] != r[k])
+				fail_msg("%s: %s[%lld] is %g, should be %g", x->text, a->name, (long long)k, a->result[k], r[k]);
+			continue;
+		}
+		double error = fabs(a->result[k] - r[k]);
+		scale = fmax(scale, fabs(r[k]));
+		honest = fmax(honest, fabs(p[k] - r[k]));
+		if (!(error <= worst)) {
+			worst = error;
+			at = k;
+		}
+	}
+	if (!(worst <= 2 * honest + 1e-6 * scale))
+		fail_msg("%s: %s[%lld] is %.9g, should be %.9g: error %.3g, plain has at most %.3g, the largest value is %.3g",
+			 x->text, a->name, (long long)at, a->result[at], r[at], worst, honest, scale);
+}
+
+static void compare_scalars(const struct call *x, const struct scalars *p)
+{
+	const struct scalars *s = &x->scalars_after;
+	const double pairs[][2] = {
+		{(double)s->step, (double)p->step}, {(double)s->updates, (double)p->updates},
+		{(double)s->samples, (double)p->samples}, {(double)s->tokens, (double)p->tokens},
+		{s->loss_scale, p->loss_scale}, {(double)s->good_steps, (double)p->good_steps},
+		{(double)s->overflows, (double)p->overflows}, {s->skipped, p->skipped},
+		{(double)s->first_bad, (double)p->first_bad}, {(double)s->loss_tokens, (double)p->loss_tokens},
+		{s->loss, p->loss}, {s->grad_norm, p->grad_norm}, {s->used_scale, p->used_scale}, {s->lr, p->lr},
+		{s->decay, p->decay}, {s->grad_factor, p->grad_factor}, {s->correction1, p->correction1},
+		{s->correction2, p->correction2}};
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+		if (isnan(pairs[i][1]) ? !isnan(pairs[i][0]) :
+		    pairs[i][0] != pairs[i][1] && !(fabs(pairs[i][0] - pairs[i][1]) <= 1e-14 * fabs(pairs[i][1])))
+			fail_msg("%s: scalar %zu is %.17g, should be %.17g", x->text, i, pairs[i][0], pairs[i][1]);
+}
+
+static void compare(struct call *x, struct call *p, struct call *r)
+{
+	for (int i = 0; i < x->count; i++)
+		if ((x->args[i].role == OUT || x->args[i].role == INOUT) && !x->args[i].shared)
+			compare_tensor(x, &x->args[i], r->args[i].result, p->args[i].result);
+	if (x->moves_scalars)
+		compare_scalars(x, &p->scalars_after);
+}
+
+static void same_bits(struct bench *b, struct call *x, const char *what)
+{
+	size_t bytes = x->image_bytes;
+	unsigned char *first = malloc(bytes);
+	struct scalars scalars = x->scalars_after;
+	memcpy(first, x->image, bytes);
+	call_run(b, x, 0);
+	if (memcmp(first, x->image, bytes) != 0 || memcmp(&scalars, &x->scalars_after, sizeof scalars) != 0)
+		fail_msg("%s: %s gives other bits", x->text, what);
+	free(first);
+}
+
+static void check_case(const struct op_cases *cases, int size, unsigned variant, enum dtype type)
+{
+	struct call r, p, x;
+	if (!case_build(&r, cases->build, F64, type, cases->sizes[size], variant))
+		return;
+	case_build(&p, cases->build, type, type, cases->sizes[size], variant);
+	case_build(&x, cases->build, type, type, cases->sizes[size], variant);
+	snprintf(x.text, sizeof x.text, "%s %s size %d variant %u", cases->name, dtype_name(type), size, variant);
+	memcpy(p.text, x.text, sizeof p.text);
+	memcpy(r.text, x.text, sizeof r.text);
+	call_run(&plain, &r, 0);
+	call_run(&plain, &p, 0);
+	call_run(&one_thread, &x, 1);
+	compare(&x, &p, &r);
+	call_run(&one_thread, &x, 0);
+	compare(&x, &p, &r);
+	same_bits(&one_thread, &x, "a second run");
+	same_bits(&two_threads, &x, "a second thread");
+	call_finish(&r);
+	call_finish(&p);
+	call_finish(&x);
+}
+
+static void check_op(void **state)
+{
+	const struct op_cases *cases = *state;
+	for (int t = 0; t < TYPES; t++)
+		for (int size = 0; size < cases->size_count; size++)
+			for (unsigned variant = 0; variant < cases->variants; variant++)
+				check_case(cases, size, variant, types[t]);
+}
+
+static int time_ops(int threads)
+{
+	bench_open(&one_thread, tested, false, threads);
+	printf("%s against plain\n%-20s %-5s %12s %12s %8s\n", dev_name(one_thread.dev), "op", "type", "plain ms", "column ms",
+	       "ratio");
+	for (int i = 0; i < op_cases_count; i++)
+		for (int t = 1; t < TYPES; t++) {
+			const struct op_cases *cases = &op_cases[i];
+			struct call c;
+			case_build(&c, cases->build, types[t], types[t], cases->bench, cases->bench_variant);
+			double slow = call_time(&plain, &c, 1);
+			double once = call_time(&one_thread, &c, 1);
+			double fast = call_time(&one_thread, &c, once > 0.1 ? 1 : (int)(0.1 / (once + 1e-6)) + 1);
+			printf("%-20s %-5s %12.3f %12.4f %8.1f", cases->name, dtype_name(types[t]), 1e3 * slow, 1e3 * fast,
+			       slow / fast);
+			if (cases->bench_flops > 0)
+				printf(" %8.1f GFLOP/s", 1e-9 * cases->bench_flops / fast);
+			putchar('\n');
+			fflush(stdout);
+			call_finish(&c);
+		}
+	bench_close(&one_thread);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	int failed;
+	bench_open(&plain, &backend_cpu, true, 1);
+	if (argc > 1 && strcmp(argv[1], "--bench") == 0) {
+		failed = time_ops(argc > 2 ? atoi(argv[2]) : 1);
+	} else {
+		struct CMUnitTest *tests = calloc((size_t)op_cases_count, sizeof *tests);
+		for (int i = 0; i < op_cases_count; i++)
+			tests[i] = (struct CMUnitTest){op_cases[i].name, check_op, NULL, NULL, (void *)(uintptr_t)&op_cases[i]};
+		bench_open(&one_thread, tested, false, 1);
+		bench_open(&two_threads, tested, false, 2);
+		failed = _cmocka_run_group_tests("columns", tests, (size_t)op_cases_count, NULL, NULL);
+		bench_close(&two_threads);
+		bench_close(&one_thread);
+		free(tests);
+	}
+	bench_close(&plain);
+	return failed;
+}
