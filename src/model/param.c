@@ -156,7 +156,8 @@ struct param *param_use(struct param_table *t, struct memory *memory, bool copy,
 	p->here = true;
 	p->owner = !copy && (p->split != PARAM_WHOLE || t->tensor_rank == 0);
 	p->weight = arena_tensor(&memory->arena[MEMORY_WEIGHTS], t->dtype, p->dims, local);
-	p->grad = arena_tensor(&memory->arena[MEMORY_GRADIENTS], dtype_sum(t->dtype), p->dims, local);
+	if (!t->frozen)
+		p->grad = arena_tensor(&memory->arena[MEMORY_GRADIENTS], dtype_sum(t->dtype), p->dims, local);
 	return p;
 }
 

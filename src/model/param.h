@@ -28,7 +28,7 @@ struct param {
 	bool owner;            /* of all ranks with the same data coordinate, this one counts and saves it */
 	struct box box;        /* the part that is here, without padding; may be empty */
 	struct tensor weight;  /* compute type, with padded rows behind the box */
-	struct tensor grad;    /* sum type, same shape */
+	struct tensor grad;    /* sum type, same shape; left out in a frozen table */
 };
 
 struct param_table {
@@ -36,6 +36,7 @@ struct param_table {
 	int count;
 	int tensor, tensor_rank; /* how wide the split is and which share is here */
 	enum dtype dtype;        /* compute type */
+	bool frozen;             /* only looked at: no gradients are taken (set after param_table_init) */
 };
 
 /* Lists every parameter of the model; nothing is here yet. */

@@ -133,12 +133,11 @@ static double decode(const unsigned char *from, enum dtype type)
 
 void bench_open(struct bench *b, const struct backend *backend, bool plain, int threads)
 {
-	struct dev_options options = {
-		.threads = threads, .plain = plain,
-		.limits = {.rows = 1024, .width = 50304, .head_size = 128, .tensors = CALL_LIST}};
+	struct dev_options options = {.threads = threads, .plain = plain};
+	struct dev_limits limits = {.rows = 1024, .width = 50304, .head_size = 128, .tensors = CALL_LIST};
 	struct error e = {0};
 	*b = (struct bench){0};
-	if (!dev_open(&b->dev, backend, &options, &e))
+	if (!dev_open(&b->dev, backend, &options, &e) || !dev_reserve(b->dev, &limits, &e))
 		fail_msg("%s", e.text);
 }
 

@@ -1,0 +1,114 @@
+"""Every layout is the same run: losses and gradient norms of 20 steps agree with one rank, in FP32 to 1e-5 and in FP16
+by the curve rule; pipeline depth with an untied head, and any number of threads, give the same bits; the loss does not move
+with the micro-batch. Usage: layouts.py MTRAIN fp32|fp16|bits|micro"""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import rig
+
+# (data, tensor, pipeline, stages)
+LAYOUTS = [
+    (2, 1, 1, None), (1, 2, 1, None), (1, 1, 2, None), (2, 2, 1, None), (1, 2, 2, None), (2, 1, 2, None),
+    (2, 2, 2, None), (1, 1, 4, "2,1,2,1"), (1, 1, 3, None), (1, 4, 1, None),
+]
+
+
+def settings(r, vocab, **more):
+    s = {
+        "run.seed": 7, "run.steps": 20,
+        "model.layers": 6, "model.hidden": 32, "model.heads": 4, "model.sequence": 16, "model.vocab": vocab,
+        "batch.global": 8, "batch.micro": 1,
+        "optimizer.lr": 0.003, "optimizer.warmup_steps": 4,
+        "data.train": r.path("tokens-%d" % vocab), "checkpoint.every": 0, "checkpoint.load": "none",
+        "precision.compute": "fp32", "device.threads": 1,
+    }
+    s.update({k.replace("__", "."): v for k, v in more.items()})
+    return s
+
+
+def placed(s, layout):
+    data, tensor, pipeline, stages = layout
+    s = dict(s, **{"parallel.data": data, "parallel.tensor": tensor, "parallel.pipeline": pipeline})
+    if stages:
+        s["parallel.stages"] = stages
+    return s, data * tensor * pipeline
+
+
+def name(layout):
+    return "x".join(map(str, layout[:3])) + ("-uneven" if layout[3] else "")
+
+
+def variants():
+    yield "257", 257, {}
+    yield "1009-dropout", 1009, {"model__dropout": 0.1, "model__attention_dropout": 0.1, "batch__micro": 2}
+    yield "257-untied", 257, {"model__tied": False}
+
+
+def fp32(r):
+    for label, vocab, more in variants():
+        s = settings(r, vocab, **more)
+        one = r.train("fp32-one-" + label, s)
+        for layout in LAYOUTS:
+            placed_s, ranks = placed(s, layout)
+            got = r.train("fp32-%s-%s" % (name(layout), label), placed_s, ranks)
+            for field in ("loss", "grad_norm"):
+                d = rig.relative(rig.curve(got, field), rig.curve(one, field))
+                r.expect(d <= 1e-5, "fp32 %s %s: %s differs by %.1e" % (label, name(layout), field, d))
+
+
+def fp16(r):
+    for label, vocab, more in variants():
+        s = settings(r, vocab, **more)
+        exact = r.train("exact-" + label, s)
+        half = dict(s, **{"precision.compute": "fp16", "precision.loss_scale_initial": 1024})
+        one = r.train("fp16-one-" + label, half)
+        for layout in LAYOUTS:
+            placed_s, ranks = placed(half, layout)
+            got = r.train("fp16-%s-%s" % (name(layout), label), placed_s, ranks)
+            for field in ("loss", "grad_norm"):
+                holds, score = rig.curve_rule(rig.curve(got, field), rig.curve(one, field), rig.curve(exact, field))
+                r.expect(holds, "fp16 %s %s: %s at %.2f of its bound" % (label, name(layout), field, score))
+
+
+def same_bits(r, text, a, b):
+    for field in ("loss", "grad_norm", "loss_scale", "lr"):
+        r.expect([x[field] for x in a] == [x[field] for x in b], "%s: %s has the same bits" % (text, field))
+
+
+def bits(r):
+    for compute in ("fp32", "fp16"):
+        s = settings(r, 257, model__tied=False, model__dropout=0.1, precision__compute=compute)
+        one = r.train("bits-one-" + compute, s)
+        for stages in (2, 3, 6):
+            placed_s, ranks = placed(s, (1, 1, stages, None))
+            same_bits(r, "%s, pipeline %d" % (compute, stages), r.train("bits-%s-pp%d" % (compute, stages), placed_s, ranks), one)
+        for threads in (2, 3):
+            got = r.train("bits-%s-threads%d" % (compute, threads), dict(s, **{"device.threads": threads}))
+            same_bits(r, "%s, %d threads" % (compute, threads), got, one)
+        d2, ranks = placed(s, (2, 1, 1, None))
+        d2p2, more_ranks = placed(s, (2, 1, 2, None))
+        same_bits(r, compute + ", pipeline 2 beside data 2", r.train("bits-d2p2-" + compute, d2p2, more_ranks),
+                  r.train("bits-d2-" + compute, d2, ranks))
+
+
+def micro(r):
+    for vocab in (257, 1009):
+        s = settings(r, vocab, model__dropout=0.1, model__attention_dropout=0.1)
+        one = r.train("micro-1-%d" % vocab, s)
+        for size in (2, 4, 8):
+            got = r.train("micro-%d-%d" % (size, vocab), dict(s, **{"batch.micro": size}))
+            for field in ("loss", "grad_norm"):
+                d = rig.relative(rig.curve(got, field), rig.curve(one, field))
+                r.expect(d <= 1e-5, "micro-batch %d of vocabulary %d: %s differs by %.1e" % (size, vocab, field, d))
+
+
+def main():
+    r = rig.Rig(sys.argv[1])
+    for vocab in (257, 1009):
+        rig.write_shard(r.path("tokens-%d" % vocab), rig.text_like(vocab, 20000))
+    {"fp32": fp32, "fp16": fp16, "bits": bits, "micro": micro}[sys.argv[2]](r)
+    r.finish()
+
+
+main()
