@@ -19,7 +19,7 @@ int64_t param_padded_vocab(int64_t vocab, int tensor)
 static struct param *entry(struct param_table *t, int64_t layer, const char *name)
 {
 	struct param *p = &t->params[t->count++];
-	*p = (struct param){.layer = layer, .split = PARAM_WHOLE};
+	*p = (struct param){.layer = layer, .split = PARAM_WHOLE, .shape = {1, 1, 1, 1}};
 	if (layer >= 0)
 		snprintf(p->name, sizeof p->name, "layers.%lld.%s", (long long)layer, name);
 	else

@@ -17,7 +17,7 @@ enum { PARAM_NAME = 64, PARAM_WHOLE = -1, VOCAB_MULTIPLE = 128 };
 struct param {
 	char name[PARAM_NAME];
 	int dims;
-	int64_t shape[TENSOR_DIMS]; /* global, unpadded */
+	int64_t shape[TENSOR_DIMS]; /* global, unpadded; 1 past dims */
 	int split;                  /* dimension that tensor ranks share, or PARAM_WHOLE */
 	int64_t layer;              /* −1: before the first block, L: behind the last */
 	bool decay;                 /* weight decay: matrices, embeddings, positions */
