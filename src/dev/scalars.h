@@ -123,7 +123,7 @@ static inline void scalars_verdict(struct scalars *s, const struct step_rules *r
 	if (r->dynamic_scale && ++s->good_steps >= r->scale_window) {
 		s->good_steps = 0;
 		if (s->loss_scale < SCALE_MAX)
-			s->loss_scale *= 2.0;
+			s->loss_scale = s->loss_scale < SCALE_MAX / 2 ? s->loss_scale * 2.0 : SCALE_MAX;
 	}
 }
 
