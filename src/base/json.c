@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,11 +111,33 @@ bool json_counts(const cJSON *object, const char *key, int64_t *out, int room, i
 	return true;
 }
 
+/* cJSON prints 15 digits where these are within an ulp of the value. */
+static cJSON *new_count(int64_t value)
+{
+	char text[24];
+	if (value < 1000000000000000)
+		return cJSON_CreateNumber((double)value);
+	snprintf(text, sizeof text, "%lld", (long long)value);
+	return cJSON_CreateRaw(text);
+}
+
+bool json_add_count(cJSON *object, const char *key, int64_t value)
+{
+	return cJSON_AddItemToObject(object, key, new_count(value));
+}
+
+bool json_add_number(cJSON *object, const char *key, double value)
+{
+	char text[40];
+	snprintf(text, sizeof text, "%.17g", value);
+	return cJSON_AddRawToObject(object, key, text) != NULL;
+}
+
 cJSON *json_new_counts(const int64_t *values, int count)
 {
 	cJSON *array = cJSON_CreateArray();
 	for (int i = 0; array && i < count; i++) {
-		if (cJSON_AddItemToArray(array, cJSON_CreateNumber((double)values[i])))
+		if (cJSON_AddItemToArray(array, new_count(values[i])))
 			continue;
 		cJSON_Delete(array);
 		array = NULL;

@@ -30,7 +30,10 @@ bool json_text(const cJSON *object, const char *key, const char **out);
 /* Field `key` as an array of at most `room` counts. */
 bool json_counts(const cJSON *object, const char *key, int64_t *out, int room, int *count);
 
-/* An array of counts, for writing; NULL: out of memory. */
+/* For writing: numbers as new fields of an object, exactly (cJSON alone may round the last digit), and an array of
+ * counts as a value of its own. False, NULL: out of memory. */
+bool json_add_count(cJSON *object, const char *key, int64_t value);
+bool json_add_number(cJSON *object, const char *key, double value);
 cJSON *json_new_counts(const int64_t *values, int count);
 
 #endif

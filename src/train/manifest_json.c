@@ -10,19 +10,19 @@
 static bool print_run(cJSON *json, const struct manifest_run *run)
 {
 	const struct manifest_counters *c = &run->counters;
-	bool good = cJSON_AddNumberToObject(json, "version", MANIFEST_VERSION) &&
-		    cJSON_AddNumberToObject(json, "step", (double)c->step) &&
-		    cJSON_AddNumberToObject(json, "updates", (double)c->updates) &&
-		    cJSON_AddNumberToObject(json, "samples", (double)c->samples) &&
-		    cJSON_AddNumberToObject(json, "tokens", (double)c->tokens) &&
-		    cJSON_AddNumberToObject(json, "loss_scale", c->loss_scale) &&
-		    cJSON_AddNumberToObject(json, "good_steps", (double)c->good_steps) &&
-		    cJSON_AddNumberToObject(json, "overflows", (double)c->overflows);
+	bool good = json_add_count(json, "version", MANIFEST_VERSION) &&
+		    json_add_count(json, "step", c->step) &&
+		    json_add_count(json, "updates", c->updates) &&
+		    json_add_count(json, "samples", c->samples) &&
+		    json_add_count(json, "tokens", c->tokens) &&
+		    json_add_number(json, "loss_scale", c->loss_scale) &&
+		    json_add_count(json, "good_steps", c->good_steps) &&
+		    json_add_count(json, "overflows", c->overflows);
 	cJSON *sources = cJSON_AddArrayToObject(json, "sources");
 	for (int i = 0; i < run->source_count && good; i++) {
 		cJSON *s = cJSON_CreateObject();
 		good = cJSON_AddItemToArray(sources, s) && cJSON_AddStringToObject(s, "name", run->sources[i].name) &&
-		       cJSON_AddNumberToObject(s, "samples", (double)run->sources[i].samples);
+		       json_add_count(s, "samples", run->sources[i].samples);
 	}
 	cJSON *settings = cJSON_AddObjectToObject(json, "settings");
 	for (int i = 0; i < run->setting_count && good; i++)
@@ -39,7 +39,7 @@ static bool print_files(cJSON *json, const struct manifest *m)
 		cJSON *f = cJSON_CreateObject();
 		manifest_print_hash(hash, m->files[i].xxh3);
 		good = cJSON_AddItemToArray(files, f) && cJSON_AddStringToObject(f, "name", m->files[i].name) &&
-		       cJSON_AddNumberToObject(f, "bytes", (double)m->files[i].bytes) &&
+		       json_add_count(f, "bytes", m->files[i].bytes) &&
 		       cJSON_AddStringToObject(f, "xxh3", hash);
 	}
 	return good;
@@ -52,7 +52,7 @@ static bool print_tensor(cJSON *tensors, const struct manifest *m, const struct 
 		    cJSON_AddStringToObject(out, "dtype", safetensors_type(t->dtype)) &&
 		    cJSON_AddItemToObject(out, "shape", json_new_counts(t->shape, t->dims));
 	if (t->piece_count == 0)
-		return good && cJSON_AddNumberToObject(out, "fill", 0);
+		return good && json_add_count(out, "fill", 0);
 	cJSON *pieces = cJSON_AddArrayToObject(out, "pieces");
 	for (int i = 0; i < t->piece_count && good; i++) {
 		const struct manifest_piece *p = &t->pieces[i];
