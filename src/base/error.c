@@ -9,6 +9,7 @@
 #include "base/log.h"
 
 static void (*die_hook)(int code, const char *cause);
+static bool (*die_voice)(int *code, const char *cause);
 static pthread_mutex_t die_lock = PTHREAD_MUTEX_INITIALIZER;
 
 bool error_set(struct error *e, int code, const char *format, ...)
@@ -26,6 +27,11 @@ void die_set_hook(void (*hook)(int code, const char *cause))
 	die_hook = hook;
 }
 
+void die_set_voice(bool (*may_speak)(int *code, const char *cause))
+{
+	die_voice = may_speak;
+}
+
 void die(int code, const char *format, ...)
 {
 	char cause[1024];
@@ -35,7 +41,8 @@ void die(int code, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(cause, sizeof cause, format, args);
 	va_end(args);
-	log_cause(cause);
+	if (!die_voice || die_voice(&code, cause))
+		log_cause(cause);
 	if (die_hook)
 		die_hook(code, cause);
 	_exit(code);

@@ -31,9 +31,13 @@ struct error {
  * The first function that knows the cause words it; those above pass it on. */
 bool error_set(struct error *e, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Prints "mtrain: rank R: phase: cause" once, calls the hook with the code, and leaves the process with that code.
+/* Prints "mtrain: rank R: phase: cause" once (unless another rank speaks), calls the hook with the code, and leaves the process with that code.
  * Safe from any thread; the second caller waits for the first one's end. */
 _Noreturn void die(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What `die` asks before it prints: of many ranks that die at once, one shall speak. When it answers false nothing is
+ * printed here, and *code, which it may change, is what the process leaves with. NULL takes it away. */
+void die_set_voice(bool (*may_speak)(int *code, const char *cause));
 
 /* What `die` does before leaving: the launcher sets it to bring down the whole job. The cause is the line that
  * was printed, without its newline. NULL takes the hook away. */
