@@ -1,0 +1,179 @@
+"""A run that is killed loses nothing: n steps, kill -9, the rest = all steps straight, in the same bits on the same layout, and
+within the rounding of the layout on another one. A signal saves and ends with 75. Usage: resume.py MTRAIN SUITE"""
+import glob
+import json
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import rig
+
+STEPS, EVERY = 24, 6
+
+
+def settings(r, name, **more):
+    s = {
+        "run.seed": 5, "run.steps": STEPS, "run.dir": r.path("runs", name),
+        "model.layers": 4, "model.hidden": 32, "model.heads": 4, "model.sequence": 16, "model.vocab": 257,
+        "model.dropout": 0.1, "batch.global": 8, "batch.micro": 1,
+        "optimizer.lr": 0.003, "optimizer.warmup_steps": 4, "precision.loss_scale_window": 5,
+        "data.train": "3:%s, 1:%s" % (r.path("tokens"), r.path("more")), "checkpoint.every": EVERY,
+        "device.threads": 1,
+    }
+    s.update({k.replace("__", "."): v for k, v in more.items()})
+    return s
+
+
+def layout(s, data, tensor, pipeline):
+    return dict(s, **{"parallel.data": data, "parallel.tensor": tensor, "parallel.pipeline": pipeline}), data * tensor * pipeline
+
+
+def newest(run_dir):
+    return sorted(glob.glob(os.path.join(run_dir, "checkpoints", "step-*")))[-1:]
+
+
+def wait_for_step(run_dir, step, seconds=120):
+    """Until metrics show that `step` attempts are done."""
+    end = time.time() + seconds
+    path = os.path.join(run_dir, "metrics.jsonl")
+    while time.time() < end:
+        try:
+            with open(path) as f:
+                lines = [l for l in f if l.endswith("\n") and '"kind":"train"' in l.replace(" ", "")]
+            if lines and json.loads(lines[-1])["step"] >= step:
+                return True
+        except (FileNotFoundError, json.JSONDecodeError):
+            pass
+        time.sleep(0.005)
+    return False
+
+
+FIELDS = ("step", "samples", "tokens", "loss", "grad_norm", "lr", "loss_scale", "skipped")
+
+
+def same(a, b):
+    return [[x[f] for f in FIELDS] for x in a] == [[x[f] for f in FIELDS] for x in b]
+
+
+def rank_pids(config):
+    """Processes of the job with this config that are mtrain itself."""
+    pids = []
+    for stat in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(stat) as f:
+                text = f.read()
+            pid, rest = int(text.split(" ", 1)[0]), text.rsplit(")", 1)[1].split()
+            with open("/proc/%d/cmdline" % pid) as f:
+                command = f.read().split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if os.path.basename(command[0]) == "mtrain" and config in command:
+            pids.append(pid)
+    return sorted(pids)
+
+
+def kill_and_resume(r, name, compute, straight, place, back, exact):
+    """Kills a run after a checkpoint, resumes it on the layout `back`."""
+    s, ranks = layout(settings(r, name, precision__compute=compute), *place)
+    path = r.ini(name, s)
+    p = r.start(ranks, ["--config", path])
+    r.expect(wait_for_step(s["run.dir"], EVERY + 2), name + ": trains past a checkpoint")
+    for pid in rank_pids(path):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    p.communicate(timeout=60)
+    r.expect(p.returncode != 0, name + ": a killed job does not end well")
+    r.expect(len(r.metrics(s["run.dir"])) < STEPS, name + ": was killed on the way")
+    s, ranks = layout(s, *back)
+    got = r.train(name, s, ranks)
+    r.expect([x["step"] for x in got] == list(range(1, STEPS + 1)), name + ": one line a step after the resume")
+    if exact:
+        r.expect(same(got, straight), name + ": the same bits as a run that was not killed")
+    else:
+        for field in ("loss", "grad_norm"):
+            d = rig.relative(rig.curve(got, field), rig.curve(straight, field))
+            r.expect(d < 1e-5, "%s: %s differs by %.1e from a run on one layout" % (name, field, d))
+    events = [e["event"] for e in r.metrics(s["run.dir"], "event")]
+    r.expect("resume" in events, name + ": the resume is an event")
+
+
+def kills(r):
+    for compute in ("fp16", "fp32"):
+        name = "straight-" + compute
+        s, ranks = layout(settings(r, name, precision__compute=compute), 2, 1, 2)
+        straight = r.train(name, s, ranks)
+        kill_and_resume(r, "killed-" + compute, compute, straight, (2, 1, 2), (2, 1, 2), True)
+        if compute == "fp32":
+            kill_and_resume(r, "moved-" + compute, compute, straight, (2, 1, 2), (1, 2, 2), False)
+            kill_and_resume(r, "alone-" + compute, compute, straight, (2, 1, 2), (1, 1, 1), False)
+
+
+def signals(r):
+    """SIGUSR1 to mpirun and SIGTERM to one rank: saved, 75, and resumed to the same bits."""
+    s, ranks = layout(settings(r, "unsignalled"), 2, 1, 2)
+    straight = r.train("unsignalled", s, ranks)
+    for name, number, to_rank in (("usr1", signal.SIGUSR1, False), ("term", signal.SIGTERM, True), ("int", signal.SIGINT, True)):
+        s, ranks = layout(settings(r, name, checkpoint__every=0), 2, 1, 2)
+        path = r.ini(name, s)
+        p = r.start(ranks, ["--config", path])
+        r.expect(wait_for_step(s["run.dir"], 3), name + ": trains")
+        if to_rank:
+            os.kill(rank_pids(path)[1], number)
+        else:
+            p.send_signal(number)
+        out, err = p.communicate(timeout=60)
+        done = len(r.metrics(s["run.dir"]))
+        if done == STEPS:
+            r.expect(p.returncode == 0, name + ": came after the last step")
+            continue
+        r.expect(p.returncode == 75, "%s: exit code %d, not 75\n%s" % (name, p.returncode, err))
+        r.expect(len(newest(s["run.dir"])) == 1, name + ": a checkpoint was saved")
+        got = r.train(name, s, ranks)
+        r.expect(same(got, straight), name + ": goes on in the same bits")
+
+
+def limits(r):
+    """max_minutes saves and ends with 75 before the limit."""
+    s = settings(r, "limit", run__steps=100000, run__max_minutes=0.05, checkpoint__every=0)
+    begin = time.time()
+    r.train("limit", s, 1, expect=75)
+    r.expect(time.time() - begin < 6, "max_minutes: ended in time")
+    r.expect(len(newest(s["run.dir"])) == 1, "max_minutes: a checkpoint was saved")
+
+
+def rotation(r):
+    """keep_last, keep_every, a flipped byte falls back, an explicit broken checkpoint is refused."""
+    s = settings(r, "rotation", checkpoint__every=2, checkpoint__keep_last=2, checkpoint__keep_every=8)
+    r.train("rotation", s)
+    kept = [os.path.basename(p) for p in sorted(glob.glob(os.path.join(s["run.dir"], "checkpoints", "*")))]
+    r.expect(kept == ["step-%08d" % n for n in (8, 16, 22, 24)], "keep_last 2 and keep_every 8 keep " + " ".join(kept))
+    last = newest(s["run.dir"])[0]
+    target = sorted(glob.glob(os.path.join(last, "*.safetensors")))[0]
+    with open(target, "r+b") as f:
+        f.seek(-7, 2)
+        byte = f.read(1)
+        f.seek(-7, 2)
+        f.write(bytes([byte[0] ^ 1]))
+    path = r.ini("rotation", dict(s, **{"run.steps": STEPS + 2, "optimizer.decay_steps": STEPS}))
+    code, out, err, _ = r.run(1, ["--config", path])
+    r.expect(code == 0 and os.path.basename(last) in err, "a flipped byte is named and the one before is loaded\n" + err)
+    lines = r.metrics(s["run.dir"])
+    r.expect([x["step"] for x in lines] == list(range(1, STEPS + 3)), "the steps after it are done again")
+    broken = r.ini("explicit", dict(s, **{"run.dir": r.path("runs", "explicit"), "checkpoint.load": r.path("nowhere")}))
+    code, out, err, _ = r.run(1, ["--config", broken])
+    r.expect(code == 4 and "nowhere" in err and err.count("\n") == 1, "a checkpoint that is not there: exit 4, one line\n" + err)
+
+
+def main():
+    r = rig.Rig(sys.argv[1])
+    rig.write_shard(r.path("tokens"), rig.text_like(257, 6000))
+    rig.write_shard(r.path("more"), rig.text_like(257, 3000, seed=2))
+    {"kills": kills, "signals": signals, "limits": limits, "rotation": rotation}[sys.argv[2]](r)
+    r.finish()
+
+
+main()

@@ -1,0 +1,213 @@
+/* One rank of a job that drives steps directly, to look where metrics cannot: run under the test of the same name with
+ * the mesh in the arguments: steps overflow|count DATA TENSOR PIPELINE.
+ *
+ * overflow: an overflow forced at steps 0, 1 and n skips exactly that step on every rank. The run is compared with
+ * one that never sees that step's samples: the weights that follow are the same bits.
+ * count: collectives and bytes of a step. */
+#include "../launch/job.h"
+#include "base/rng.h"
+#include "train/run.h"
+
+#include <math.h>
+#include <xxhash.h>
+
+enum { STEPS = 6 };
+
+struct rig {
+	struct job job;
+	struct config config;
+	struct run run;
+};
+
+static const char settings[] =
+	"[run]\nsteps = 6\nseed = 3\n"
+	"[model]\nlayers = 4\nhidden = 16\nheads = 4\nsequence = 8\nvocab = 257\n"
+	"[batch]\nglobal = 8\nmicro = 1\n"
+	"[optimizer]\nlr = 0.01\n"
+	"[precision]\nloss_scale_initial = 256\nloss_scale_window = 4\n"
+	"[data]\ntrain = none\n";
+
+static bool read_made_up(void *context, int64_t sample, int32_t *inputs, int32_t *targets, struct error *e)
+{
+	int64_t T = *(const int64_t *)context;
+	(void)e;
+	for (int64_t i = 0; i < T; i++) {
+		struct philox w = philox(1, (struct philox){{(uint32_t)sample, (uint32_t)i, 0, 0}});
+		inputs[i] = (int32_t)(w.word[0] % 257);
+		targets[i] = (int32_t)(w.word[1] % 257);
+	}
+	return true;
+}
+
+static void open_run(struct rig *r)
+{
+	struct error e = {0};
+	struct mesh mesh;
+	job_must(mesh_init(&mesh, &r->config.parallel, r->job.launch.rank, r->job.launch.size, "steps", "none", &e), &e);
+	job_must(run_open(&r->run, &r->config, &mesh, r->job.dev, r->job.world, &e), &e);
+	run_initialise(&r->run);
+}
+
+static void one_step(struct run *r, struct scalars *s, double totals[TOTALS])
+{
+	int64_t T = r->config->model.sequence;
+	struct feed feed = {read_made_up, &T};
+	dev_read_scalars(r->dev, Q_COMPUTE, s);
+	step_train(&r->step, &feed, s->samples, grad_totals(&r->grad));
+	grad_reduce(&r->grad, false);
+	optim_update(&r->optim);
+	dev_read_scalars(r->dev, Q_COMPUTE, s);
+	grad_totals_read(&r->grad, totals);
+}
+
+/* A hash of everything that the update may move, on this rank. */
+static uint64_t state_hash(const struct run *r)
+{
+	XXH64_hash_t h = 0;
+	for (int i = 0; i < r->state.count; i++)
+		h = XXH3_64bits_withSeed(r->state.entries[i].local.data, tensor_bytes(r->state.entries[i].local), h);
+	for (int i = 0; i < r->params.count; i++)
+		if (r->params.params[i].here)
+			h = XXH3_64bits_withSeed(r->params.params[i].weight.data, tensor_bytes(r->params.params[i].weight), h);
+	return h;
+}
+
+static int failures;
+
+static void expect(bool good, const char *what, int at)
+{
+	if (!good) {
+		failures++;
+		fprintf(stderr, "rank %d: overflow at step %d: %s\n", log_rank(), at, what);
+	}
+}
+
+/* All ranks see the same verdict. */
+static void expect_alike(struct rig *r, const struct scalars *s, int at)
+{
+	struct scalars *all = calloc((size_t)r->job.launch.size, sizeof *all);
+	check(all);
+	comm_host_gather(r->job.world, all, s, sizeof *s);
+	for (int i = 0; i < r->job.launch.size; i++)
+		expect(all[i].step == s->step && all[i].updates == s->updates && all[i].loss_scale == s->loss_scale &&
+		       all[i].skipped == s->skipped && all[i].first_bad == s->first_bad, "ranks disagree", at);
+	free(all);
+}
+
+static void overflow_at(struct rig *r, int at)
+{
+	struct scalars s, before;
+	double totals[TOTALS], losses[STEPS];
+	uint64_t hash = 0;
+
+	run_initialise(&r->run);
+	for (int i = 0; i < STEPS; i++) {
+		dev_read_scalars(r->job.dev, Q_COMPUTE, &before);
+		if (i == at) {
+			before.loss_scale = 1e30; /* no FP16 gradient survives it */
+			dev_write_scalars(r->job.dev, Q_COMPUTE, &before);
+		}
+		uint64_t hash_before = state_hash(&r->run);
+		one_step(&r->run, &s, totals);
+		expect(s.skipped == (i == at), "skipped where it should not, or not where it should", at);
+		expect((state_hash(&r->run) == hash_before) == (i == at), "weights or moments moved", at);
+		expect(s.step == i + 1 && s.samples == 8 * (i + 1), "data or attempts not counted", at);
+		expect(s.updates == (i < at ? i + 1 : i), "updates counted wrong", at);
+		expect(isfinite(s.loss), "loss is not finite", at);
+		expect(!s.skipped || !isfinite(s.grad_norm), "norm hides the overflow", at);
+		expect(!s.skipped || s.loss_scale == 5e29, "the scale did not fall by half", at);
+		expect_alike(r, &s, at);
+		if (s.skipped) { /* go on as if this had been an ordinary overflow */
+			s.loss_scale = 128;
+			dev_write_scalars(r->job.dev, Q_COMPUTE, &s);
+		}
+		losses[i] = s.loss;
+	}
+	hash = state_hash(&r->run);
+
+	run_initialise(&r->run);
+	for (int i = 0; i < STEPS; i++) {
+		dev_read_scalars(r->job.dev, Q_COMPUTE, &s);
+		if (i == at) { /* the step does not take place: its samples pass, the scale is half */
+			s.step++;
+			s.samples += 8;
+			s.good_steps = 0;
+			s.loss_scale = 128;
+			dev_write_scalars(r->job.dev, Q_COMPUTE, &s);
+			continue;
+		}
+		one_step(&r->run, &s, totals);
+		expect(s.loss == losses[i], "later losses are not those of a run without the step", at);
+	}
+	expect(state_hash(&r->run) == hash, "later weights are not those of a run without the step", at);
+}
+
+static void expect_count(const char *what, int64_t got, int64_t want)
+{
+	if (got == want)
+		return;
+	failures++;
+	fprintf(stderr, "rank %d: %s: %lld, not %lld\n", log_rank(), what, (long long)got, (long long)want);
+}
+
+/* Two all-reduces a layer each way, one for the embedding, one for the head's input gradient, and one gather a
+ * block of logits; nothing else on the tensor axis. One all-reduce of all gradients on the data axis. */
+static void count(struct rig *r)
+{
+	const struct run *run = &r->run;
+	const struct config *c = &r->config;
+	struct scalars s;
+	double totals[TOTALS];
+	struct comm_count tensor = comm_count(run->groups.tensor), data = comm_count(run->groups.data),
+			  pipe = comm_count(run->groups.pipe);
+	one_step(&r->run, &s, totals);
+	struct comm_count after = comm_count(run->groups.tensor);
+	int64_t micros = run->micros, rows = run->gpt.env.tokens * c->model.hidden * 2;
+	if (comm_size(run->groups.tensor) > 1) {
+		int64_t sums = micros * (4 * run->gpt.layers + (run->gpt.first ? 1 : 0) + (run->gpt.last ? 1 : 0));
+		expect_count("tensor all-reduces", after.calls[COMM_ALL_REDUCE] - tensor.calls[COMM_ALL_REDUCE], sums);
+		expect_count("their bytes", after.bytes[COMM_ALL_REDUCE] - tensor.bytes[COMM_ALL_REDUCE], sums * rows);
+		expect_count("tensor gathers", after.calls[COMM_ALL_GATHER] - tensor.calls[COMM_ALL_GATHER],
+			     run->gpt.last ? micros : 0);
+		expect_count("other tensor calls",
+			     after.calls[COMM_REDUCE_SCATTER] + after.calls[COMM_BROADCAST] + after.calls[COMM_EXCHANGE], 0);
+	}
+	after = comm_count(run->groups.data);
+	if (comm_size(run->groups.data) > 1)
+		expect_count("data all-reduces", after.calls[COMM_ALL_REDUCE] - data.calls[COMM_ALL_REDUCE], 1);
+	after = comm_count(run->groups.pipe);
+	if (comm_size(run->groups.pipe) > 1)
+		expect_count("pipeline bytes", after.bytes[COMM_EXCHANGE] - pipe.bytes[COMM_EXCHANGE],
+			     micros * rows * ((run->gpt.first ? 0 : 2) + (run->gpt.last ? 0 : 2)));
+	expect_count("slots", run->gpt.slot_count,
+		     micros < run->step.stages - run->step.stage ? micros : run->step.stages - run->step.stage);
+}
+
+int main(int argc, char **argv)
+{
+	struct rig r = {0};
+	struct error e = {0};
+	char mesh[3][64];
+	const char *sets[3] = {mesh[0], mesh[1], mesh[2]};
+
+	check(argc == 5);
+	snprintf(mesh[0], sizeof mesh[0], "parallel.data=%s", argv[2]);
+	snprintf(mesh[1], sizeof mesh[1], "parallel.tensor=%s", argv[3]);
+	snprintf(mesh[2], sizeof mesh[2], "parallel.pipeline=%s", argv[4]);
+	job_launch(&r.job, 60);
+	job_open(&r.job);
+	job_must(config_parse(&r.config, "steps.ini", settings, sizeof settings - 1, sets, 3, &e), &e);
+	job_must(config_check(&r.config, &e), &e);
+	open_run(&r);
+	if (strcmp(argv[1], "count") == 0)
+		count(&r);
+	else
+		for (int at = 0; at < STEPS; at += at < 1 ? 1 : STEPS / 2)
+			overflow_at(&r, at);
+	int all[64];
+	comm_host_gather(r.job.world, all, &failures, sizeof failures);
+	run_close(&r.run);
+	config_finish(&r.config);
+	job_close(&r.job);
+	return failures != 0;
+}
