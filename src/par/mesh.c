@@ -31,7 +31,8 @@ bool mesh_init(struct mesh *m, const struct parallel_settings *s, int rank, int 
 	int64_t model = s->tensor * s->pipeline; /* ranks that hold one copy of the model */
 	check(s->tensor >= 1 && s->pipeline >= 1 && s->data >= 0 && rank >= 0 && rank < world);
 	if (model > INT_MAX || s->data > INT_MAX || (s->data ? s->data : 1) * model > INT_MAX)
-		return error_set(e, CODE_USAGE, "[parallel] data = %lld, tensor = %lld, pipeline = %lld: more than %d ranks",
+		return error_set(e, CODE_USAGE,
+				 "[parallel] data = %lld, tensor = %lld, pipeline = %lld: more than %d ranks",
 				 (long long)s->data, (long long)s->tensor, (long long)s->pipeline, INT_MAX);
 	if (s->data && s->data * model != world)
 		return world_wrong(s, s->data * model, world, program, config, e);
@@ -100,13 +101,13 @@ static bool stages_from_list(int64_t *layers_of, int stages, int64_t layers, con
 		item[n] = '\0';
 		int64_t here;
 		if (!text_to_count(item, &here) || (*p && *p != ','))
-			return stages_wrong(e, text, "stage %d is not a whole number; write auto, or one number a stage, as in "
-					    "9,10,10,9", count);
+			return stages_wrong(e, text, "stage %d is not a whole number; write auto, or one number a "
+					    "stage, as in 9,10,10,9", count);
 		if (here < 1)
 			return stages_wrong(e, text, "stage %d has no layer; each needs at least one", count);
 		if (here > layers - sum)
-			return stages_wrong(e, text, "the stages up to %d have more than the model's %lld layers", count,
-					    (long long)layers);
+			return stages_wrong(e, text, "the stages up to %d have more than the model's %lld layers",
+					    count, (long long)layers);
 		sum += here;
 		if (count < stages)
 			layers_of[count] = here;
@@ -117,16 +118,17 @@ static bool stages_from_list(int64_t *layers_of, int stages, int64_t layers, con
 	if (count != stages)
 		return stages_wrong(e, text, "names %d stages, but parallel.pipeline = %d", count, stages);
 	if (sum != layers)
-		return stages_wrong(e, text, "the stages have %lld layers together, but model.layers = %lld", (long long)sum,
-				    (long long)layers);
+		return stages_wrong(e, text, "the stages have %lld layers together, but model.layers = %lld",
+				    (long long)sum, (long long)layers);
 	return true;
 }
 
 bool mesh_stages(int64_t *layers_of, int stages, int64_t layers, double head_cost, const char *text, struct error *e)
 {
 	if (layers < stages)
-		return error_set(e, CODE_USAGE, "parallel.pipeline = %d with model.layers = %lld leaves a stage without a "
-				 "layer: use at most %lld stages", stages, (long long)layers, (long long)layers);
+		return error_set(e, CODE_USAGE,
+				 "parallel.pipeline = %d with model.layers = %lld leaves a stage without a layer: use "
+				 "at most %lld stages", stages, (long long)layers, (long long)layers);
 	if (strcmp(text, "auto") != 0)
 		return stages_from_list(layers_of, stages, layers, text, e);
 	/* All layers cost the same, so giving each in turn to the stage with the least load is best. */
