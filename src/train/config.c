@@ -141,12 +141,12 @@ void config_finish(struct config *c)
 	*c = (struct config){0};
 }
 
-bool config_set(struct config *c, const char *name, const char *value, const char *whence, int code, struct error *e)
+bool config_set(struct config *c, const char *name, const char *value, int code, struct error *e)
 {
 	char reason[SETTING_REASON];
 	if (assign(c, index_of(named(name)), value, CONFIG_FOUND, 0, reason))
 		return true;
-	return error_set(e, code, "%s: %s = %s: %s", whence, name, value, reason);
+	return error_set(e, code, "%s = %s: %s", name, value, reason);
 }
 
 bool config_given(const struct config *c, const char *name)

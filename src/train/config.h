@@ -27,12 +27,6 @@ struct config_origin {
 	char *text; /* as it was written; NULL where the value is the literal default */
 };
 
-/* A setting by name: what a checkpoint's manifest keeps. */
-struct config_pair {
-	const char *key; /* "section.key" */
-	const char *value;
-};
-
 struct config {
 	struct run_settings run;
 	struct model_settings model;
@@ -68,9 +62,9 @@ bool config_given(const struct config *c, const char *name);
 /* Where its value is from, for messages: "gpt.ini:12", "--set", "the checkpoint". Returns buf. */
 char *config_where(const struct config *c, const char *name, char *buf, size_t room);
 
-/* Sets one that nobody gave as the program finds it out ("model.vocab" from the data). Fails: `code`, naming `whence`,
- * when the value is out of its range. */
-bool config_set(struct config *c, const char *name, const char *value, const char *whence, int code, struct error *e);
+/* Sets one that nobody gave as the program finds it out ("model.vocab" from the data). Fails: `code`, when the value is
+ * out of its range. */
+bool config_set(struct config *c, const char *name, const char *value, int code, struct error *e);
 
 /* Gives every setting that is unset, or was by default, its default: config_load and config_take_model end so. */
 void config_fill(struct config *c);

@@ -33,8 +33,9 @@ bool config_take_model(struct config *c, const struct config_pair *pairs, int co
 			continue;
 		snprintf(name, sizeof name, "%s.%s", s->section, s->key);
 		if (!config_given(c, name)) {
-			if (!config_set(c, name, value, whence, CODE_CHECKPOINT, e))
-				return false;
+			struct error cause;
+			if (!config_set(c, name, value, CODE_CHECKPOINT, &cause))
+				return error_set(e, cause.code, "%s: %s", whence, cause.text);
 			c->origin[i].source = CONFIG_CHECKPOINT;
 			continue;
 		}

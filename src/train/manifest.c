@@ -74,7 +74,7 @@ const char *manifest_text(struct manifest *m, const char *text)
 bool manifest_set_run(struct manifest *m, const struct manifest_run *run)
 {
 	struct manifest_source *sources = manifest_take(m, (size_t)run->source_count * sizeof *sources);
-	struct manifest_setting *settings = manifest_take(m, (size_t)run->setting_count * sizeof *settings);
+	struct config_pair *settings = manifest_take(m, (size_t)run->setting_count * sizeof *settings);
 	if (!sources || !settings)
 		return false;
 	for (int i = 0; i < run->source_count; i++) {
@@ -83,8 +83,8 @@ bool manifest_set_run(struct manifest *m, const struct manifest_run *run)
 			return false;
 	}
 	for (int i = 0; i < run->setting_count; i++) {
-		const struct manifest_setting *s = &run->settings[i];
-		settings[i] = (struct manifest_setting){manifest_text(m, s->key), manifest_text(m, s->value)};
+		const struct config_pair *s = &run->settings[i];
+		settings[i] = (struct config_pair){manifest_text(m, s->key), manifest_text(m, s->value)};
 		if (!settings[i].key || !settings[i].value)
 			return false;
 	}

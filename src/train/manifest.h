@@ -17,6 +17,7 @@
 #include "base/tensor.h"
 #include "dev/scalars.h"
 #include "par/box.h"
+#include "train/settings.h"
 
 enum { MANIFEST_VERSION = 1 };
 
@@ -31,16 +32,12 @@ struct manifest_source {
 	int64_t samples; /* taken from it so far */
 };
 
-struct manifest_setting {
-	const char *key, *value; /* "model.layers", "12" */
-};
-
 /* What the run puts into a manifest. */
 struct manifest_run {
 	struct manifest_counters counters;
 	const struct manifest_source *sources;
 	int source_count;
-	const struct manifest_setting *settings;
+	const struct config_pair *settings; /* {"model.layers", "12"} */
 	int setting_count;
 };
 

@@ -119,7 +119,7 @@ static bool parse_run(const struct parse *p, const cJSON *json)
 	struct manifest *m = p->m;
 	struct manifest_counters *c = &m->run.counters;
 	struct manifest_source *source;
-	struct manifest_setting *setting;
+	struct config_pair *setting;
 	const cJSON *list, *value;
 	int64_t version;
 	void *items;

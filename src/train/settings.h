@@ -13,6 +13,12 @@
 #include "base/dtype.h"
 #include "dev/scalars.h"
 
+/* A setting by name and as text: what a checkpoint's manifest keeps. */
+struct config_pair {
+	const char *key; /* "section.key" */
+	const char *value;
+};
+
 struct run_settings {
 	const char *dir;
 	int64_t seed;

@@ -33,7 +33,7 @@ static void save_work(struct member *m)
 	struct checkpoint *c;
 	struct error *e = &j->e[m->rank];
 	struct manifest_source sources[] = {{"web", 3}, {"books", 4}};
-	struct manifest_setting settings[] = {{"model.layers", "2"}};
+	struct config_pair settings[] = {{"model.layers", "2"}};
 	struct manifest_run run = {{j->step, j->step - 1, j->step * 8, j->step * 64, 4096, 5, 0}, sources, 2, settings, 1};
 	layout_build(&s, &j->layout, m, j->small);
 	layout_values(&s, true, false);

@@ -396,9 +396,9 @@ static void test_take_model(void **state)
 	config_finish(&c);
 
 	good(&c, RUN MODEL, NULL);
-	assert_true(config_set(&c, "model.vocab", "257", "corpus/c.json", CODE_DATA, &e));
+	assert_true(config_set(&c, "model.vocab", "257", CODE_DATA, &e));
 	assert_int_equal(c.model.vocab, 257);
-	assert_false(config_set(&c, "model.vocab", "0", "corpus/c.json", CODE_DATA, &e));
+	assert_false(config_set(&c, "model.vocab", "0", CODE_DATA, &e));
 	assert_int_equal(e.code, CODE_DATA);
 	config_finish(&c);
 }
