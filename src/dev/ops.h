@@ -142,7 +142,7 @@ struct op_residual_backward {
 enum gemm_epilogue {
 	GEMM_PLAIN,     /* out = a·b */
 	GEMM_BIAS,      /* out = a·b + bias */
-	GEMM_BIAS_GELU, /* aux = a·b + bias as rounded to T; out = gelu(aux) */
+	GEMM_BIAS_GELU, /* aux = a·b + bias; out = gelu(aux as rounded to T) */
 	GEMM_DGELU,     /* out = (a·b)·gelu'(aux) */
 };
 
@@ -153,7 +153,7 @@ struct op_gemm {
 	bool a_transposed, b_transposed;
 	bool accumulate;    /* out += a·b, out in S: weight gradients into the main gradient. Only GEMM_PLAIN */
 	enum gemm_epilogue epilogue;
-	struct tensor bias; /* ? T [n]: given with GEMM_BIAS; with GEMM_BIAS_GELU left out means not added; else left out */
+	struct tensor bias; /* ? T [n]: given with GEMM_BIAS; with GEMM_BIAS_GELU 0 where it is left out; else left out */
 	struct tensor aux;  /* ? T [m, n]: written by GEMM_BIAS_GELU, read by GEMM_DGELU, else left out */
 	enum gelu_kind gelu;
 };

@@ -18,7 +18,7 @@ bool case_gemm(struct call *c, const int64_t *size, unsigned variant)
 	op->gelu = which == GEMM_CASE_ERF || which == GEMM_CASE_DERF ? GELU_ERF : GELU_TANH;
 	if (which == GEMM_CASE_BIAS)
 		op->epilogue = GEMM_BIAS;
-	if (which == GEMM_CASE_TANH || which == GEMM_CASE_ERF)
+	if (which == GEMM_CASE_TANH || which == GEMM_CASE_ERF || which == GEMM_CASE_NO_BIAS)
 		op->epilogue = GEMM_BIAS_GELU;
 	if (which == GEMM_CASE_DTANH || which == GEMM_CASE_DERF)
 		op->epilogue = GEMM_DGELU;
@@ -27,7 +27,7 @@ bool case_gemm(struct call *c, const int64_t *size, unsigned variant)
 	struct arg *b = ADD(IN, b, KIND_T, op->b_transposed ? n : k, op->b_transposed ? k : n);
 	for (int64_t i = 0; i < b->count; i++)
 		b->values[i] /= sqrt((double)k);
-	if (op->epilogue == GEMM_BIAS || op->epilogue == GEMM_BIAS_GELU)
+	if (op->epilogue == GEMM_BIAS || (op->epilogue == GEMM_BIAS_GELU && which != GEMM_CASE_NO_BIAS))
 		ADD(IN, bias, KIND_T, n);
 	if (op->epilogue == GEMM_BIAS_GELU)
 		ADD(OUT, aux, KIND_T, m, n);
