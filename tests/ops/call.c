@@ -108,7 +108,13 @@ static void encode(unsigned char *to, enum dtype type, double value)
 	float single = (float)value;
 	int32_t whole = type == I32 ? (int32_t)value : 0;
 	uint16_t half = type == F16 ? fp16_from_float(single) : bf16_from_float(single);
-	const void *from = type == F64 ? (void *)&value : type == F32 ? (void *)&single : type == I32 ? (void *)&whole : (void *)&half;
+	const void *from = &half;
+	if (type == F64)
+		from = &value;
+	else if (type == F32)
+		from = &single;
+	else if (type == I32)
+		from = &whole;
 	memcpy(to, from, dtype_size(type));
 }
 

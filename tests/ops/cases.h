@@ -18,6 +18,7 @@ struct op_cases {
 	unsigned variants;            /* 0 … variants − 1; some do not exist */
 	const int64_t (*sizes)[SIZE_DIMS];
 	int size_count;
+	int whole_sizes;              /* those before it take every variant, those from it on every fourth, in turn */
 	int64_t bench[SIZE_DIMS];     /* a shape worth timing: GPT-2 124M, 4 × 256 tokens */
 	unsigned bench_variant;
 	double bench_flops;           /* of the bench call; 0: bound by memory, not told */
@@ -25,6 +26,9 @@ struct op_cases {
 
 extern const struct op_cases op_cases[];
 extern const int op_cases_count;
+
+/* Whether a size takes a variant. */
+bool case_taken(const struct op_cases *cases, int size, unsigned variant);
 
 /* Builds a call in a type, on the grid of another; false: there is no such variant. */
 bool case_build(struct call *c, builder *build, enum dtype storage, enum dtype grid, const int64_t *size,
