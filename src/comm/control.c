@@ -159,7 +159,9 @@ static _Noreturn void lost(const struct star_link *l, const char *how)
 		say_all(STAR_END, l);
 		end_speaking(0, "rank %d was lost (%s; it ran on %s)", l->rank, how, host);
 	}
-	/* Rank 0 is gone: the lowest rank that can still be reached speaks. */
+	/* Rank 0 is gone: the lowest rank that can still be reached speaks. If it was only stopped and wakes up later, it
+	 * finds on every connection that others have spoken. */
+	star_say(&star, &star.links[0], STAR_END);
 	for (int r = 1; r < star.rank && r <= 8; r++)
 		if (star_reachable(&star, r))
 			end_in_silence(2 * LINGER);
@@ -198,7 +200,7 @@ static bool hear(struct watch *w, int i)
 		case STAR_END:
 			end_in_silence(SPEAK_TIME);
 		case STAR_GOODBYE:
-			w->gone[i] = true;
+			w->gone[i] = star.rank == 0; /* rank 0 itself is done only when it says so */
 			break;
 		case STAR_DONE:
 			return true;
@@ -225,32 +227,30 @@ static bool answer_main(struct watch *w)
 	return true;
 }
 
-/* Main is in control_finish. */
+/* The end of the job: everybody says goodbye to rank 0, which waits for all, itself too, from the first goodbye on. */
 static bool try_finish(struct watch *w, double time)
 {
-	double limit = device->timeout;
-	char missing[128] = "0";
-	if (!atomic_load(&finishing))
-		return false;
-	if (!w->said_goodbye) {
+	bool self = atomic_load(&finishing);
+	char missing[128];
+	int left = !self;
+	if (self && !w->said_goodbye) {
 		w->said_goodbye = true;
+		say_all(STAR_GOODBYE, NULL);
+	}
+	if (star.rank != 0)
+		return false;
+	for (int i = 0; i < star.count; i++)
+		left += !w->gone[i];
+	if (left == star.size)
+		return false;
+	if (left == 0) {
+		say_all(STAR_DONE, NULL);
+		return true;
+	}
+	if (w->finish_since <= 0)
 		w->finish_since = time;
-		if (star.rank != 0)
-			star_say(&star, &star.links[0], STAR_GOODBYE);
-	}
-	if (star.rank == 0) {
-		int here = 0;
-		for (int i = 0; i < star.count; i++)
-			here += w->gone[i];
-		if (here == star.count) {
-			say_all(STAR_DONE, NULL);
-			return true;
-		}
-		star_list(&star, w->gone, missing, sizeof missing);
-	} else {
-		limit += SPEAK_TIME;
-	}
-	if (device->timeout > 0 && time - w->finish_since > limit) {
+	if (device->timeout > 0 && time - w->finish_since > device->timeout) {
+		star_list(&star, self, w->gone, missing, sizeof missing);
 		say_all(STAR_END, NULL);
 		end_speaking(0, "waited %g s for rank %s at the end of the job", device->timeout, missing);
 	}

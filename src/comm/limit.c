@@ -20,8 +20,8 @@ static void *stand_by(void *context)
 {
 	struct timespec until;
 	int rank = log_rank();
-	double wait = limit_seconds + (rank == 0 ? 0 : rank < 20 ? 3 + 0.1 * rank : 5);
-	clock_gettime(CLOCK_REALTIME, &until);
+	double wait = limit_seconds + (3.0 * (rank < 8 ? rank : 8));
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += (time_t)wait;
 	until.tv_nsec += (long)((wait - (double)(time_t)wait) * 1e9);
 	if (until.tv_nsec >= 1000000000) {
@@ -30,7 +30,7 @@ static void *stand_by(void *context)
 	}
 	pthread_mutex_lock(&lock);
 	while (!over)
-		if (pthread_cond_timedwait(&changed, &lock, &until) == ETIMEDOUT && !over)
+		if (pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT && !over)
 			die(CODE_PEER, "%s of group %s: not all ranks joined in %g s", call_name, group_name, limit_seconds);
 	pthread_mutex_unlock(&lock);
 	return NULL;

@@ -8,7 +8,8 @@
 #define MTRAIN_COMM_LIMIT_H
 
 /* From here to limit_end at most `seconds` may pass (0: no limit), else the process dies with CODE_PEER, naming call
- * and group (literals). Ranks other than 0 wait a few seconds longer, so that one of them speaks for all. */
+ * and group (literals). The lowest rank that waits speaks for all: the others give it 3 s a rank (at most 24) to
+ * bring the job down. */
 void limit_begin(const char *call, const char *group, double seconds);
 void limit_end(void);
 

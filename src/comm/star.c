@@ -75,17 +75,20 @@ static bool greet(int fd, void *context)
 	return false;
 }
 
-void star_list(const struct star *s, const bool *left_out, char *text, size_t room)
+void star_list(const struct star *s, bool self, const bool *here, char *text, size_t room)
 {
 	size_t at = 0;
-	int total = 0, named = 0;
-	for (int i = 0; i < s->count; i++)
-		total += !left_out[i];
-	for (int i = 0; i < s->count && named < 8; i++)
-		if (!left_out[i])
-			at += (size_t)snprintf(text + at, room - at, "%s%d", named++ ? ", " : "", i + 1);
-	if (total > named)
-		snprintf(text + at, room - at, " and %d more", total - named);
+	int named = 0, more = 0;
+	for (int r = 0; r < s->size; r++) {
+		if (r == 0 ? self : here[r - 1])
+			continue;
+		if (named < 8)
+			at += (size_t)snprintf(text + at, room - at, "%s%d", named++ ? ", " : "", r);
+		else
+			more++;
+	}
+	if (more)
+		snprintf(text + at, room - at, " and %d more", more);
 }
 
 /* A descriptor for every rank, and some for files. */
@@ -125,7 +128,7 @@ static bool take_all(struct star *s, double seconds, struct error *e)
 		die(CODE_MACHINE, "out of memory");
 	for (int i = 0; i < s->count; i++)
 		here[i] = s->links[i].fd >= 0;
-	star_list(s, here, missing, sizeof missing);
+	star_list(s, true, here, missing, sizeof missing);
 	free(here);
 	return error_set(e, CODE_MACHINE, "rank %s did not connect to rank 0 on %s, TCP port %d, within %g s", missing,
 			 s->addresses[0].host, (s->addresses[0].port >> 8 | s->addresses[0].port << 8) & 0xffff, seconds);

@@ -18,8 +18,8 @@ enum star_word {
 	STAR_ALIVE,   /* said every few seconds */
 	STAR_CAUSE,   /* to rank 0: I am dying of a cause, may I speak? */
 	STAR_SPEAK,   /* from rank 0: yes */
-	STAR_END,     /* from rank 0: somebody else speaks, end in silence */
-	STAR_GOODBYE, /* to rank 0: I am done; what closes from here on is no loss */
+	STAR_END,     /* somebody else speaks, end in silence */
+	STAR_GOODBYE, /* I am done; to rank 0: what closes from here on is no loss */
 	STAR_DONE,    /* from rank 0: everybody is */
 };
 
@@ -57,7 +57,7 @@ enum star_word star_hear(struct star_link *l);
 /* Whether a rank's process is still there: its listening socket answers. */
 bool star_reachable(const struct star *s, int rank);
 
-/* On rank 0: the other ranks except those where left_out[rank − 1], as text: "1, 4, 7 and 12 more". */
-void star_list(const struct star *s, const bool *left_out, char *text, size_t room);
+/* On rank 0: the ranks as text, "0, 4, 7 and 12 more", without rank 0 if self, without those where here[rank − 1]. */
+void star_list(const struct star *s, bool self, const bool *here, char *text, size_t room);
 
 #endif

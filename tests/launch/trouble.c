@@ -56,6 +56,7 @@ int main(int argc, char **argv)
 	job_must(control_init(j.world, &e), &e);
 	log_phase("sums");
 	sums(&j, 20);
+	log_info("running");
 	if (strcmp(mode, "loop") == 0 || strcmp(mode, "late") == 0) {
 		code = sums_until_stopped(&j);
 	} else if (strcmp(mode, "die") == 0 && here) {
