@@ -1,9 +1,9 @@
 /* One rank of a job that drives steps directly, to look where metrics cannot: run under the test of the same name with
- * the mesh in the arguments: steps overflow|count DATA TENSOR PIPELINE.
+ * the mesh in the arguments: steps DATA TENSOR PIPELINE.
  *
- * overflow: an overflow forced at steps 0, 1 and n skips exactly that step on every rank. The run is compared with
+ * Overflow: one forced at steps 0, 1 and n skips exactly that step on every rank. The run is compared with
  * one that never sees that step's samples: the weights that follow are the same bits.
- * count: collectives and bytes of a step. */
+ * Count: collectives and bytes of a step. */
 #include "../launch/job.h"
 #include "base/rng.h"
 #include "train/run.h"
@@ -190,20 +190,18 @@ int main(int argc, char **argv)
 	char mesh[3][64];
 	const char *sets[3] = {mesh[0], mesh[1], mesh[2]};
 
-	check(argc == 5);
-	snprintf(mesh[0], sizeof mesh[0], "parallel.data=%s", argv[2]);
-	snprintf(mesh[1], sizeof mesh[1], "parallel.tensor=%s", argv[3]);
-	snprintf(mesh[2], sizeof mesh[2], "parallel.pipeline=%s", argv[4]);
+	check(argc == 4);
+	snprintf(mesh[0], sizeof mesh[0], "parallel.data=%s", argv[1]);
+	snprintf(mesh[1], sizeof mesh[1], "parallel.tensor=%s", argv[2]);
+	snprintf(mesh[2], sizeof mesh[2], "parallel.pipeline=%s", argv[3]);
 	job_launch(&r.job, 60);
 	job_open(&r.job);
 	job_must(config_parse(&r.config, "steps.ini", settings, sizeof settings - 1, sets, 3, &e), &e);
 	job_must(config_check(&r.config, &e), &e);
 	open_run(&r);
-	if (strcmp(argv[1], "count") == 0)
-		count(&r);
-	else
-		for (int at = 0; at < STEPS; at += at < 1 ? 1 : STEPS / 2)
-			overflow_at(&r, at);
+	for (int at = 0; at < STEPS; at += at < 1 ? 1 : STEPS / 2)
+		overflow_at(&r, at);
+	count(&r);
 	int all[64];
 	comm_host_gather(r.job.world, all, &failures, sizeof failures);
 	run_close(&r.run);

@@ -1,0 +1,163 @@
+#include "train/run.h"
+
+#include <stdlib.h>
+#include <xxhash.h>
+
+/* Adds e to the others' view: all ranks go on, or all stop with the same cause. */
+static bool agreed(struct comm *world, struct error *e, bool good)
+{
+	if (good)
+		*e = (struct error){0};
+	return comm_agree(world, e);
+}
+
+struct step_rules run_rules(const struct config *c)
+{
+	const struct optimizer_settings *o = &c->optimizer;
+	const struct precision_settings *p = &c->precision;
+	return (struct step_rules){
+		.schedule = o->schedule, .lr = o->lr, .min_lr = o->min_lr,
+		.warmup_steps = o->warmup_steps, .decay_steps = o->decay_steps,
+		.beta1 = o->beta1, .beta2 = o->beta2, .epsilon = o->epsilon,
+		.weight_decay = o->weight_decay, .clip = o->clip,
+		.dynamic_scale = p->compute == F16 && p->loss_scale == 0,
+		.scale_min = p->loss_scale_min, .scale_window = p->loss_scale_window,
+		.sequence = c->model.sequence, .global_batch = c->batch.global,
+	};
+}
+
+struct scalars run_scalars(const struct config *c)
+{
+	const struct precision_settings *p = &c->precision;
+	double scale = p->loss_scale > 0 ? p->loss_scale : p->compute == F16 ? p->loss_scale_initial : 1.0;
+	return (struct scalars){.loss_scale = scale};
+}
+
+/* FLOPs of one token in one layer's products and attention, and in the head, forward. */
+static double layer_flops(const struct model_settings *m)
+{
+	double C = (double)m->hidden, F = (double)m->ffn, T = (double)m->sequence;
+	double Q = (double)(m->heads * m->head_size), K = (double)(m->kv_heads * m->head_size);
+	return 2 * (2 * C * F + C * (Q + 2 * K) + Q * C) + 2 * T * Q;
+}
+
+static double head_flops(const struct model_settings *m)
+{
+	return 2 * (double)m->hidden * (double)m->vocab;
+}
+
+double run_step_flops(const struct config *c)
+{
+	double tokens = (double)c->batch.global * (double)c->model.sequence;
+	return 3 * tokens * ((double)c->model.layers * layer_flops(&c->model) + head_flops(&c->model));
+}
+
+/* All that takes memory, in one order: called once with measuring arenas and once with real ones. */
+static void build(struct run *r, struct device *dev)
+{
+	const struct config *c = r->config;
+	const struct mesh *m = &r->mesh;
+	int stage = m->at[AXIS_PIPELINE], stages = m->size[AXIS_PIPELINE];
+	int tensor = m->size[AXIS_TENSOR], data_rank = m->at[AXIS_DATA];
+	int64_t first_layer = 0;
+	for (int i = 0; i < stage; i++)
+		first_layer += r->stage_layers[i];
+
+	struct step_options step = {
+		.pipe = r->groups.pipe, .stage = stage, .stages = stages,
+		.data_rank = data_rank, .data_size = m->size[AXIS_DATA], .micros = r->micros,
+	};
+	param_table_init(&r->params, &c->model, c->precision.compute, tensor, m->at[AXIS_TENSOR]);
+	gpt_build(&r->gpt, &(struct gpt_options){
+		.model = &c->model, .params = &r->params, .dev = dev, .tensor = r->groups.tensor,
+		.tensor_size = tensor, .tensor_rank = m->at[AXIS_TENSOR], .stage = stage, .stages = stages,
+		.first_layer = first_layer, .layers = r->stage_layers[stage], .batch = c->batch.micro,
+		.seed = (uint64_t)c->run.seed, .slots = step_slots(&step),
+	}, &r->memory);
+	step_build(&r->step, &step, &r->gpt, &r->memory);
+	grad_build(&r->grad, &(struct grad_options){
+		.dev = dev, .groups = &r->groups, .params = &r->params, .model = &c->model, .rules = r->rules,
+		.first_copy = data_rank == 0, .ends = r->groups.ends != NULL,
+	}, &r->memory);
+	optim_build(&r->optim, dev, &r->params, &r->rules, &r->memory);
+}
+
+static void take_apart(struct run *r)
+{
+	optim_finish(&r->optim);
+	grad_finish(&r->grad);
+	step_finish(&r->step);
+	gpt_finish(&r->gpt);
+	param_table_finish(&r->params);
+}
+
+static bool split_layers(struct run *r, struct error *e)
+{
+	const struct config *c = r->config;
+	int stages = r->mesh.size[AXIS_PIPELINE];
+	r->stage_layers = calloc((size_t)stages, sizeof *r->stage_layers);
+	check(r->stage_layers);
+	return mesh_stages(r->stage_layers, stages, c->model.layers, head_flops(&c->model) / layer_flops(&c->model),
+			   c->parallel.stages, e);
+}
+
+bool run_open(struct run *r, const struct config *config, const struct mesh *mesh, struct device *dev,
+	      struct comm *world, struct error *e)
+{
+	*r = (struct run){.config = config, .dev = dev, .mesh = *mesh, .rules = run_rules(config)};
+	r->micros = (int)(config->batch.global / config->batch.micro / mesh->size[AXIS_DATA]);
+	check(r->micros >= 1);
+	if (!split_layers(r, e) || !groups_open(&r->groups, world, mesh, e)) {
+		run_close(r);
+		return false;
+	}
+	memory_measure(&r->memory);
+	build(r, NULL);
+	struct dev_limits limits = gpt_limits(&r->gpt);
+	take_apart(r);
+	if (!agreed(world, e, dev_reserve(dev, &limits, e) && memory_open(&r->memory, dev, e))) {
+		run_close(r);
+		return false;
+	}
+	build(r, dev);
+	state_init(&r->state);
+	optim_add_state(&r->optim, &r->state, mesh->at[AXIS_DATA] == 0);
+	return true;
+}
+
+void run_close(struct run *r)
+{
+	state_finish(&r->state);
+	if (r->params.params)
+		take_apart(r);
+	memory_close(&r->memory);
+	groups_close(&r->groups);
+	free(r->stage_layers);
+	*r = (struct run){0};
+}
+
+void run_initialise(struct run *r)
+{
+	struct scalars s = run_scalars(r->config);
+	optim_initialise(&r->optim, (uint64_t)r->config->run.seed);
+	dev_write_scalars(r->dev, Q_COMPUTE, &s);
+	dev_finish(r->dev, dev_mark(r->dev, Q_COMPUTE));
+}
+
+void run_compare_ends(struct run *r)
+{
+	const struct param *tied = r->grad.tied;
+	if (!tied)
+		return;
+	size_t bytes = tensor_bytes(tied->weight);
+	void *copy = malloc(bytes);
+	check(copy);
+	dev_read(r->dev, Q_COMPUTE, copy, tied->weight);
+	dev_finish(r->dev, dev_mark(r->dev, Q_COMPUTE));
+	XXH64_hash_t mine = XXH3_64bits(copy, bytes), both[2];
+	free(copy);
+	comm_host_gather(r->groups.ends, both, &mine, sizeof mine);
+	if (both[0] != both[1])
+		die(CODE_MACHINE, "the token embedding on the last stage is no longer the first stage's: "
+		    "a rank computed or received something wrong");
+}
