@@ -8,6 +8,7 @@
 static int rank, size = 1;
 static const char *volatile phase;
 static volatile bool speaks = true;
+static volatile bool bar; /* log_bar's line is on the terminal */
 
 void log_identity(int new_rank, int new_size)
 {
@@ -35,11 +36,27 @@ const char *log_phase_name(void)
 	return phase;
 }
 
+static void remove_bar(void)
+{
+	if (bar)
+		fputs("\r\033[K", stdout);
+	bar = false;
+}
+
+void log_bar(const char *text)
+{
+	remove_bar();
+	fputs(text, stdout);
+	bar = *text != '\0';
+	fflush(stdout);
+}
+
 void log_info(const char *format, ...)
 {
 	va_list args;
 	if (rank != 0)
 		return;
+	remove_bar();
 	va_start(args, format);
 	vprintf(format, args);
 	va_end(args);
@@ -47,11 +64,16 @@ void log_info(const char *format, ...)
 	fflush(stdout);
 }
 
-/* One write(2) a line, so that the lines of many ranks on one terminal do not mix. */
+/* One write(2) a line, so that the lines of many ranks on one terminal do not mix; and one line, whatever a name that
+ * somebody typed holds. */
 static void put_line(char *line, size_t room)
 {
 	size_t n = strnlen(line, room - 1);
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+			line[i] = '?';
 	line[n++] = '\n';
+	remove_bar();
 	fflush(stdout);
 	ssize_t ignored = write(STDERR_FILENO, line, n);
 	(void)ignored;

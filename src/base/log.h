@@ -22,6 +22,10 @@ const char *log_phase_name(void);
 /* A line on stdout, from rank 0 only. */
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A line on stdout that stays where it is: the next log_bar, and any other line, takes its place. "" only removes it.
+ * Needs: stdout is a terminal wider than the text; rank 0. */
+void log_bar(const char *text);
+
 /* "mtrain: warning: …" on stderr, from the rank that calls it. */
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

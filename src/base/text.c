@@ -127,7 +127,7 @@ static char *scaled(char *buf, size_t room, double value, double base, const cha
 		unit++;
 	}
 	int decimals = unit == 0 && value == floor(value) ? 0 : fabs(value) < 10 ? 2 : fabs(value) < 100 ? 1 : 0;
-	snprintf(buf, room, "%.*f %s", decimals, value, units[unit]);
+	snprintf(buf, room, "%.*f%s%s", decimals, value, *units[unit] ? " " : "", units[unit]);
 	return buf;
 }
 

@@ -25,7 +25,7 @@ const char *text_nearest(const char *text, const char *const *names, int count);
 /* 1536 → "1.5 KiB". Returns buf. */
 char *text_bytes(char *buf, size_t room, uint64_t bytes);
 
-/* 1234567 → "1.23 M" (powers of 1000). Returns buf. */
+/* 1234567 → "1.23 M", 12 → "12" (powers of 1000). Returns buf. */
 char *text_si(char *buf, size_t room, double value);
 
 #endif

@@ -89,7 +89,7 @@ static void test_say(void **state)
 	assert_string_equal(text_bytes(buf, sizeof buf, 1536), "1.50 KiB");
 	assert_string_equal(text_bytes(buf, sizeof buf, UINT64_C(3) << 30), "3.00 GiB");
 	assert_string_equal(text_si(buf, sizeof buf, 1234567), "1.23 M");
-	assert_string_equal(text_si(buf, sizeof buf, 12), "12 ");
+	assert_string_equal(text_si(buf, sizeof buf, 12), "12");
 	assert_string_equal(text_si(buf, sizeof buf, 124439808), "124 M");
 }
 
