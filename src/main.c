@@ -1,4 +1,32 @@
-int main(void)
+/* mtrain: its commands, one line each, and the one place where an error is printed. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "commands/commands.h"
+
+const struct command commands[] = {
+	{"help", command_help, "this, the settings, or how a command is called"},
+	{NULL, NULL, NULL},
+};
+
+/* What all ranks read is wrong for all of them: rank 0 says so and brings the job down, while the others give it this
+ * long. A rank that is alone with its error then speaks for itself. */
+enum { OTHERS_WAIT_SECONDS = 2 };
+
+int main(int argc, char **argv)
 {
-	return 0;
+	struct error e = {0};
+	int code = commands_run(argc, argv, &e);
+	if (fflush(stdout) != 0 && e.code == CODE_DONE)
+		error_set(&e, CODE_MACHINE, "standard output: cannot write");
+	if (e.code == CODE_DONE)
+		return code;
+	if (log_size() > 1) {
+		if (log_rank() != 0)
+			sleep(OTHERS_WAIT_SECONDS);
+		die(e.code, "%s", e.text);
+	}
+	log_cause(e.text);
+	return e.code;
 }
