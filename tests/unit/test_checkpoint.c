@@ -134,7 +134,8 @@ enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 static void test_layouts(void **state)
 {
 	for (int from = 0; from < LAYOUTS; from++) {
-		struct job j = {.layout = layouts[from], .dir = fresh(state)};
+		/* The large tensors only from the whole and from the flat one, which cuts inside their rows. */
+		struct job j = {.layout = layouts[from], .dir = fresh(state), .small = from != 0 && from != 3};
 		if (!save(&j, 7))
 			fail_msg("layout %d: %s", from, j.e[0].text);
 		for (int to = 0; to < LAYOUTS; to++) {
