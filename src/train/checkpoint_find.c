@@ -19,7 +19,8 @@ static bool share_manifest(struct checkpoint_found *found, struct comm *world, c
 	comm_host_broadcast(world, &size, sizeof size, 0);
 	bool first = comm_rank(world) == 0;
 	if (!first && !(text = malloc((size_t)size + 1)))
-		error_set(e, CODE_MACHINE, "%s: out of memory for a manifest of %lld bytes", found->path, (long long)size);
+		error_set(e, CODE_MACHINE, "%s: out of memory for a manifest of %lld bytes", found->path,
+			  (long long)size);
 	if (!comm_agree(world, e)) {
 		free(text);
 		return false;

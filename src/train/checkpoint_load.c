@@ -116,7 +116,8 @@ static bool read_piece(struct load *l, const struct manifest_tensor *t, const st
 	for (int d = 0; d < t->dims && same; d++)
 		same = in->shape[d] == p->box.end[d] - p->box.begin[d];
 	if (!same)
-		return error_set(e, CODE_CHECKPOINT, "%s: has no tensor \"%.200s\" of the type and shape that the manifest says",
+		return error_set(e, CODE_CHECKPOINT,
+				 "%s: has no tensor \"%.200s\" of the type and shape that the manifest says",
 				 file->path, p->key);
 	struct reading r = {l, file, in, p, to, dtype_size(t->dtype)};
 	return slabs(&common, &p->box, 0, (int64_t)r.size, read_slab, &r, e);
@@ -143,15 +144,10 @@ static bool fill_slab(void *context, const struct box *inside, const struct box 
 	return true;
 }
 
-static bool starts_with_weight(const char *name)
-{
-	return strncmp(name, "weight/", 7) == 0;
-}
-
 static bool load_entry(struct load *l, const struct state_entry *s, bool weights_only, struct error *e)
 {
 	const struct manifest_tensor *t = manifest_find(&l->found->manifest, s->name);
-	bool zero = !t || t->piece_count == 0 || (weights_only && !starts_with_weight(s->name));
+	bool zero = !t || t->piece_count == 0 || (weights_only && !record_is_weight(s->name));
 	int64_t count = zero ? 0 : box_count(&s->box), all = tensor_count(s->local);
 	if (all > count) {
 		char *rest = (char *)s->local.data + count * (int64_t)dtype_size(s->dtype);
@@ -159,87 +155,6 @@ static bool load_entry(struct load *l, const struct state_entry *s, bool weights
 	}
 	struct filling f = {l, s, t};
 	return count == 0 || slabs(&s->box, &s->box, 0, (int64_t)dtype_size(s->dtype), fill_slab, &f, e);
-}
-
-/* A list of names that ends in "and n more" where they do not fit. */
-struct names {
-	char text[280];
-	size_t used;
-	int64_t count, shown;
-};
-
-static void names_add(struct names *n, const char *name)
-{
-	n->count++;
-	if (n->shown + 1 < n->count) /* an earlier one did not fit */
-		return;
-	int added = snprintf(n->text + n->used, sizeof n->text - n->used, "%s%s", n->used ? ", " : "", name);
-	if (added < (int)(sizeof n->text - n->used)) {
-		n->used += (size_t)added;
-		n->shown++;
-	}
-	n->text[n->used] = '\0';
-}
-
-static void names_print(const struct names *n, const char *what, char *out, size_t room)
-{
-	size_t used = strlen(out);
-	if (n->count == 0)
-		return;
-	used += (size_t)snprintf(out + used, room - used, "; %s: %s", what, n->text);
-	if (n->shown < n->count && used < room)
-		snprintf(out + used, room - used, "%s%lld more", n->shown ? " and " : "", (long long)(n->count - n->shown));
-}
-
-static void shape_text(char *out, size_t room, int dims, const int64_t *shape)
-{
-	size_t used = 0;
-	out[0] = '\0';
-	for (int i = 0; i < dims && used < room; i++)
-		used += (size_t)snprintf(out + used, room - used, "%s%lld", i ? "x" : "", (long long)shape[i]);
-}
-
-/* Rank 0: whether the tensors of all ranks' states (sorted records) and those of the checkpoint are the same. */
-static bool compare(const struct checkpoint_found *found, const struct record *records, int64_t count,
-		    bool weights_only, struct error *e)
-{
-	const struct manifest *m = &found->manifest;
-	struct names missing = {0}, other = {0}, unused = {0};
-	bool *used = calloc((size_t)m->tensor_count + 1, sizeof *used);
-	if (!used)
-		return error_set(e, CODE_MACHINE, "out of memory for %d tensors", m->tensor_count);
-	for (int64_t i = 0; i < count; i++) {
-		const struct record *r = &records[i];
-		if ((i > 0 && strcmp(r[-1].name, r->name) == 0) || (weights_only && !starts_with_weight(r->name)))
-			continue;
-		const struct manifest_tensor *t = manifest_find(m, r->name);
-		if (!t) {
-			if (!r->optional)
-				names_add(&missing, r->name);
-			continue;
-		}
-		used[t - m->tensors] = true;
-		if (t->dtype != r->dtype || t->dims != r->dims ||
-		    memcmp(t->shape, r->shape, (size_t)t->dims * sizeof t->shape[0]) != 0) {
-			char theirs[96], ours[96], text[400];
-			shape_text(theirs, sizeof theirs, t->dims, t->shape);
-			shape_text(ours, sizeof ours, r->dims, r->shape);
-			snprintf(text, sizeof text, "%s (%s %s, the run has %s %s)", r->name, dtype_name(t->dtype), theirs,
-				 dtype_name(r->dtype), ours);
-			names_add(&other, text);
-		}
-	}
-	for (int i = 0; i < m->tensor_count; i++)
-		if (!used[i] && !(weights_only && !starts_with_weight(m->tensors[i].name)))
-			names_add(&unused, m->tensors[i].name);
-	free(used);
-	if (missing.count + other.count + unused.count == 0)
-		return true;
-	char text[900] = "";
-	names_print(&missing, "it lacks", text, sizeof text);
-	names_print(&other, "of another type or shape", text, sizeof text);
-	names_print(&unused, "nothing takes", text, sizeof text);
-	return error_set(e, CODE_CHECKPOINT, "%.100s: is not of this model%s", found->path, text);
 }
 
 /* Collective: every tensor of the run is in the checkpoint, and every tensor of the checkpoint in the run. */
@@ -251,7 +166,7 @@ static bool compare_all(const struct checkpoint_found *found, struct comm *world
 	if (!records_gather(world, state, &records, &count, e))
 		return false;
 	if (comm_rank(world) == 0)
-		compare(found, records, count, weights_only, e);
+		records_compare(found, records, count, weights_only, e);
 	free(records);
 	return comm_agree(world, e);
 }
@@ -266,7 +181,8 @@ bool checkpoint_load(const struct checkpoint_found *found, struct comm *world, s
 		error_set(&local, CODE_MACHINE, "out of memory for the buffers of checkpoints");
 	bool good = comm_agree(world, &local) && compare_all(found, world, state, weights_only, &local);
 	if (good) {
-		*l = (struct load){.found = found, .dev = dev, .file_part = buffers, .local_part = buffers + CHECKPOINT_CHUNK};
+		*l = (struct load){
+			.found = found, .dev = dev, .file_part = buffers, .local_part = buffers + CHECKPOINT_CHUNK};
 		for (int i = 0; i < OPEN_FILES; i++)
 			l->file_of[i] = -1;
 		for (int q = 0; q < QUEUES; q++)

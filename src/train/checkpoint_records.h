@@ -1,10 +1,11 @@
 /* checkpoint_records.h: the state tables of all ranks as one list on rank 0.
  *
- * Private to checkpoint_save.c and checkpoint_load.c. A record is plain bytes, so that it can travel. */
+ * Private to the checkpoint_*.c files. A record is plain bytes, so that it can travel. */
 #ifndef MTRAIN_TRAIN_CHECKPOINT_RECORDS_H
 #define MTRAIN_TRAIN_CHECKPOINT_RECORDS_H
 
 #include "comm/comm.h"
+#include "train/checkpoint.h"
 #include "train/state.h"
 
 struct record {
@@ -27,5 +28,13 @@ bool records_gather(struct comm *world, const struct state *state, struct record
  * same name comes before it. */
 enum { RECORD_KEY = STATE_NAME + 16 };
 void record_key(char key[RECORD_KEY], const char *name, int entry, bool first);
+
+/* Whether the tensors of all ranks' states and those of the checkpoint are the same, by name, type and shape; an
+ * optional one may be missing there. weights_only: only those named "weight/…" are looked at.
+ * records: as records_gather gives them. Fails: CODE_CHECKPOINT with the lists of names. */
+bool records_compare(const struct checkpoint_found *found, const struct record *records, int64_t count,
+		     bool weights_only, struct error *e);
+
+bool record_is_weight(const char *name);
 
 #endif

@@ -195,7 +195,8 @@ static bool add_files(struct manifest *m, const struct written *written, int ran
 			continue;
 		checkpoint_file_name(name, r);
 		file_of[r] = m->file_count;
-		m->files[m->file_count++] = (struct manifest_file){manifest_text(m, name), written[r].bytes, written[r].xxh3};
+		m->files[m->file_count++] =
+			(struct manifest_file){manifest_text(m, name), written[r].bytes, written[r].xxh3};
 		if (!m->files[file_of[r]].name)
 			return false;
 	}

@@ -137,7 +137,8 @@ static bool seal_files(const struct manifest *m, const char *path, int code, str
 		return error_set(e, code, "%s: the file %.100s is listed twice", path, twice);
 	for (int i = 0; i < m->file_count; i++) {
 		if (!plain_name(m->files[i].name))
-			return error_set(e, code, "%s: \"%.100s\" is not a file name that may be used", path, m->files[i].name);
+			return error_set(e, code, "%s: \"%.100s\" is not a file name that may be used", path,
+					 m->files[i].name);
 		if (m->files[i].bytes < 0)
 			return error_set(e, code, "%s: the file %s has a negative size", path, m->files[i].name);
 	}
@@ -154,14 +155,15 @@ static bool seal_pieces(const struct manifest *m, struct manifest_tensor *t, con
 	for (int i = 0; i < t->piece_count; i++) {
 		const struct manifest_piece *p = &t->pieces[i];
 		if (p->file < 0 || p->file >= m->file_count || p->box.dims != t->dims)
-			return error_set(e, code, "%s: tensor \"%s\": a piece in no listed file or of other dimensions", path,
-					 t->name);
+			return error_set(e, code, "%s: tensor \"%s\": a piece in no listed file or of other dimensions",
+					 path, t->name);
 		for (int d = 0; d < t->dims; d++)
 			if (p->box.begin[d] < 0 || p->box.begin[d] >= p->box.end[d] || p->box.end[d] > t->shape[d])
-				return error_set(e, code, "%s: tensor \"%s\": a piece in %s is not inside it", path, t->name,
-						 m->files[p->file].name);
+				return error_set(e, code, "%s: tensor \"%s\": a piece in %s is not inside it", path,
+						 t->name, m->files[p->file].name);
 		if (box_count(&p->box) > left)
-			return error_set(e, code, "%s: tensor \"%s\": its pieces hold more elements than it has", path, t->name);
+			return error_set(e, code, "%s: tensor \"%s\": its pieces hold more elements than it has", path,
+					 t->name);
 		left -= box_count(&p->box);
 	}
 	if (left > 0)
@@ -174,8 +176,8 @@ static bool seal_pieces(const struct manifest *m, struct manifest_tensor *t, con
 			if (b->box.begin[0] >= a->box.end[0])
 				break;
 			if (box_intersect(&common, &a->box, &b->box))
-				return error_set(e, code, "%s: tensor \"%s\": the pieces in %s and %s overlap", path, t->name,
-						 m->files[a->file].name, m->files[b->file].name);
+				return error_set(e, code, "%s: tensor \"%s\": the pieces in %s and %s overlap", path,
+						 t->name, m->files[a->file].name, m->files[b->file].name);
 		}
 	return true;
 }
@@ -198,7 +200,8 @@ bool manifest_seal(struct manifest *m, const char *path, int code, struct error 
 		int64_t bytes = (int64_t)dtype_size(t->dtype);
 		for (int d = 0; d < t->dims; d++)
 			if (t->shape[d] < 1 || __builtin_mul_overflow(bytes, t->shape[d], &bytes))
-				return error_set(e, code, "%s: tensor \"%s\": not a shape that a tensor can have", path, t->name);
+				return error_set(e, code, "%s: tensor \"%s\": not a shape that a tensor can have", path,
+						 t->name);
 		if (t->piece_count > 0 && !seal_pieces(m, t, path, code, e))
 			return false;
 	}

@@ -135,7 +135,8 @@ static bool parse_run(const struct parse *p, const cJSON *json)
 		      {"tokens", &c->tokens}, {"good_steps", &c->good_steps}, {"overflows", &c->overflows}};
 	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
 		if (!json_count(json, counts[i].key, counts[i].out))
-			return error_set(p->e, CODE_CHECKPOINT, "%s: \"%s\" is not a whole number", p->path, counts[i].key);
+			return error_set(p->e, CODE_CHECKPOINT, "%s: \"%s\" is not a whole number", p->path,
+					 counts[i].key);
 	if (!json_number(json, "loss_scale", &c->loss_scale) || !(c->loss_scale > 0))
 		return wrong(p, "\"loss_scale\" is not a number above 0");
 
@@ -154,7 +155,8 @@ static bool parse_run(const struct parse *p, const cJSON *json)
 	m->run.settings = setting = items;
 	cJSON_ArrayForEach(value, list) {
 		if (!cJSON_IsString(value))
-			return error_set(p->e, CODE_CHECKPOINT, "%s: setting \"%.100s\" is not a text", p->path, value->string);
+			return error_set(p->e, CODE_CHECKPOINT, "%s: setting \"%.100s\" is not a text", p->path,
+					 value->string);
 		setting->key = manifest_text(m, value->string);
 		setting->value = manifest_text(m, value->valuestring);
 		if (!setting->key || !setting->value)
@@ -225,8 +227,9 @@ static bool parse_piece(const struct parse *p, const cJSON *value, const struct 
 		return wrong_tensor(p, t, "a piece without file, key, begin or end");
 	out->file = file_index(p, file);
 	if (out->file < 0)
-		return error_set(p->e, CODE_CHECKPOINT, "%s: tensor \"%.200s\": a piece is in \"%.100s\", which is not listed",
-				 p->path, t->name, file);
+		return error_set(p->e, CODE_CHECKPOINT,
+				 "%s: tensor \"%.200s\": a piece is in \"%.100s\", which is not listed", p->path,
+				 t->name, file);
 	out->key = manifest_text(p->m, key);
 	return out->key || no_memory(p);
 }

@@ -70,15 +70,16 @@ static bool parse_tensor(const struct safetensors *s, const cJSON *value, int64_
 	t->end = offsets[1];
 	if (t->begin > t->end || t->end > data)
 		return error_set(e, CODE_CHECKPOINT,
-				 "%s: tensor \"%.200s\": bytes %lld to %lld are not within the %lld bytes of data", s->path,
-				 t->name, (long long)t->begin, (long long)t->end, (long long)data);
+				 "%s: tensor \"%.200s\": bytes %lld to %lld are not within the %lld bytes of data",
+				 s->path, t->name, (long long)t->begin, (long long)t->end, (long long)data);
 	int64_t bytes = size;
 	bool fits = true;
 	for (int i = 0; i < t->dims; i++)
 		fits = fits && !__builtin_mul_overflow(bytes, t->shape[i], &bytes);
 	if (!fits || bytes != t->end - t->begin)
-		return error_set(e, CODE_CHECKPOINT, "%s: tensor \"%.200s\": its shape does not take the %lld bytes it has",
-				 s->path, t->name, (long long)(t->end - t->begin));
+		return error_set(e, CODE_CHECKPOINT,
+				 "%s: tensor \"%.200s\": its shape does not take the %lld bytes it has", s->path,
+				 t->name, (long long)(t->end - t->begin));
 	return true;
 }
 
@@ -109,9 +110,8 @@ static bool parse_header(struct safetensors *s, const char *text, size_t bytes, 
 	s->tensors = calloc(room, sizeof *s->tensors);
 	if (!s->tensors)
 		return error_set(e, CODE_MACHINE, "%s: out of memory", s->path);
-	cJSON_ArrayForEach(value, json)
-		if (strcmp(value->string, "__metadata__") != 0 && !parse_tensor(s, value, data, &s->tensors[s->count++], e))
-			return false;
+	cJSON_ArrayForEach(value, json) if (strcmp(value->string, "__metadata__") != 0 &&
+					    !parse_tensor(s, value, data, &s->tensors[s->count++], e)) return false;
 
 	qsort(s->tensors, (size_t)s->count, sizeof *s->tensors, by_place);
 	int64_t at = 0;
@@ -124,7 +124,8 @@ static bool parse_header(struct safetensors *s, const char *text, size_t bytes, 
 		at = t->end;
 	}
 	if (at != data)
-		return error_set(e, CODE_CHECKPOINT, "%s: %lld bytes behind the last tensor", s->path, (long long)(data - at));
+		return error_set(e, CODE_CHECKPOINT, "%s: %lld bytes behind the last tensor", s->path,
+				 (long long)(data - at));
 	qsort(s->tensors, (size_t)s->count, sizeof *s->tensors, by_name);
 	return true;
 }
@@ -146,8 +147,9 @@ static bool open_checked(struct safetensors *s, struct error *e)
 	for (int i = 7; i >= 0; i--)
 		header = header << 8 | length[i];
 	if (header > SAFETENSORS_HEADER_MAX || header > (uint64_t)s->size - 8)
-		return error_set(e, CODE_CHECKPOINT, "%s: says its header has %llu bytes; the file has %lld, a header at most %d",
-				 s->path, (unsigned long long)header, (long long)s->size, SAFETENSORS_HEADER_MAX);
+		return error_set(e, CODE_CHECKPOINT,
+				 "%s: says its header has %llu bytes; the file has %lld, a header at most %d", s->path,
+				 (unsigned long long)header, (long long)s->size, SAFETENSORS_HEADER_MAX);
 	s->data = 8 + (int64_t)header;
 	char *text = malloc((size_t)header + 1);
 	if (!text)

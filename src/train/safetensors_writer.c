@@ -93,7 +93,8 @@ bool safetensors_create(struct safetensors_writer *w, const char *path, struct s
 		return error_set(e, CODE_MACHINE, "%s: out of memory", path);
 	if (bytes > SAFETENSORS_HEADER_MAX) {
 		free(header);
-		return error_set(e, CODE_MACHINE, "%s: too many tensors for one file: a header of %zu bytes", path, bytes);
+		return error_set(e, CODE_MACHINE, "%s: too many tensors for one file: a header of %zu bytes", path,
+				 bytes);
 	}
 	w->total = 8 + (int64_t)bytes + data;
 	bool good = start(w, header, bytes, e);

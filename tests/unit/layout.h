@@ -96,7 +96,8 @@ static inline bool layout_values(const struct state *s, bool write, bool zero)
 	return right;
 }
 
-static inline void layout_add(struct state *s, struct device *dev, const struct made *t, const struct box *box, bool owner)
+static inline void layout_add(struct state *s, struct device *dev, const struct made *t, const struct box *box,
+			      bool owner)
 {
 	struct error e;
 	struct state_entry entry = {.dtype = t->dtype, .dims = t->dims, .box = *box, .owner = owner};

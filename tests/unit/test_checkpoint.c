@@ -34,13 +34,14 @@ static void save_work(struct member *m)
 	struct error *e = &j->e[m->rank];
 	struct manifest_source sources[] = {{"web", 3}, {"books", 4}};
 	struct config_pair settings[] = {{"model.layers", "2"}};
-	struct manifest_run run = {{j->step, j->step - 1, j->step * 8, j->step * 64, 4096, 5, 0}, sources, 2, settings, 1};
+	struct manifest_run run = {
+		{j->step, j->step - 1, j->step * 8, j->step * 64, 4096, 5, 0}, sources, 2, settings, 1};
 	layout_build(&s, &j->layout, m, j->small);
 	layout_values(&s, true, false);
 	if (j->change)
 		j->change(&s, m);
-	j->good[m->rank] =
-		checkpoint_open(&c, &(struct checkpoint_options){j->dir, j->keep_last, j->keep_every}, m->world, m->dev, e);
+	j->good[m->rank] = checkpoint_open(&c, &(struct checkpoint_options){j->dir, j->keep_last, j->keep_every},
+					   m->world, m->dev, e);
 	if (j->good[m->rank]) {
 		j->good[m->rank] = checkpoint_save(c, &s, m->rank == 0 ? &run : NULL, e);
 		checkpoint_close(c);
@@ -57,7 +58,8 @@ static void load_work(struct member *m)
 	layout_build(&s, &j->layout, m, j->small);
 	if (j->change)
 		j->change(&s, m);
-	bool good = j->at ? checkpoint_find_at(&found, j->at, m->world, e) : checkpoint_find(&found, j->dir, m->world, e);
+	bool good =
+		j->at ? checkpoint_find_at(&found, j->at, m->world, e) : checkpoint_find(&found, j->dir, m->world, e);
 	if (good && m->rank == 0) {
 		j->counters = found.manifest.run.counters;
 		snprintf(j->found, sizeof j->found, "%s", found.path);
@@ -109,7 +111,8 @@ static const char *names(const char *dir, const char *prefix)
 	int count = scandir(dir, &list, NULL, alphasort);
 	for (int i = 0; i < count; i++) {
 		if (strncmp(list[i]->d_name, prefix, strlen(prefix)) == 0)
-			snprintf(text + strlen(text), sizeof text - strlen(text), "%s ", list[i]->d_name + strlen(prefix));
+			snprintf(text + strlen(text), sizeof text - strlen(text), "%s ",
+				 list[i]->d_name + strlen(prefix));
 		free(list[i]);
 	}
 	if (count >= 0)
@@ -374,7 +377,8 @@ static void test_weights_only(void **state)
 
 static void test_keep(void **state)
 {
-	struct job j = {.layout = {1, 2, 1, false}, .dir = fresh(state), .small = true, .keep_last = 2, .keep_every = 30};
+	struct job j = {
+		.layout = {1, 2, 1, false}, .dir = fresh(state), .small = true, .keep_last = 2, .keep_every = 30};
 	for (int64_t step = 10; step <= 70; step += 10)
 		assert_true(save(&j, step));
 	assert_string_equal(names(j.dir, "step-000000"), "30 60 70 ");

@@ -17,10 +17,14 @@
 	"{\"name\":\"" name "\",\"dtype\":\"" dtype "\",\"shape\":[" shape "],\"pieces\":[" pieces "]}"
 #define WHOLE(tensors) HEAD FILES "\"tensors\":[" tensors "]}"
 
-static const char good[] = WHOLE(
-	TENSOR("weight/b", "F32", "4,6", PIECE("1", "0,3", "4,6") "," PIECE("0", "0,0", "2,3") "," PIECE("1", "2,0", "4,3"))
-	",{\"name\":\"v/b\",\"dtype\":\"F32\",\"shape\":[4,6],\"fill\":0},"
-	TENSOR("weight/a", "BF16", "1,2,3,4", PIECE("0", "0,0,0,0", "1,2,3,4")));
+static const char good[] = WHOLE(TENSOR(
+	"weight/b", "F32", "4,6",
+	PIECE("1", "0,3", "4,6") "," PIECE("0", "0,0", "2,3") "," PIECE(
+		"1", "2,0",
+		"4,3")) ",{\"name\":\"v/b\",\"dtype\":\"F32\",\"shape\":[4,6],\"fill\":0}," TENSOR("weight/a", "BF16",
+												   "1,2,3,4",
+												   PIECE("0", "0,0,0,0",
+													 "1,2,3,4")));
 
 static void check_good(const struct manifest *m)
 {
@@ -76,7 +80,8 @@ static void test_round_trip(void **state)
 
 static void test_counters(void **state)
 {
-	struct scalars s = {.step = 1, .updates = 2, .samples = 3, .tokens = 4, .loss_scale = 5, .good_steps = 6, .overflows = 7};
+	struct scalars s = {
+		.step = 1, .updates = 2, .samples = 3, .tokens = 4, .loss_scale = 5, .good_steps = 6, .overflows = 7};
 	struct scalars back = {0};
 	struct manifest_counters c = manifest_counters(&s);
 	manifest_restore(&back, &c);
@@ -106,10 +111,13 @@ static const struct {
 	{"{\"version\":1,\"step\":-1}", "\"step\" is not a whole number"},
 	{HEAD "\"tensors\":[]}", "no list \"files\""},
 	{HEAD FILES "\"tensor\":[]}", "no list \"tensors\""},
-	{HEAD "\"files\":[{\"name\":\"../x\",\"bytes\":1,\"xxh3\":\"00000000000000ff\"}],\"tensors\":[]}", "not a file name"},
-	{HEAD "\"files\":[{\"name\":\".x\",\"bytes\":1,\"xxh3\":\"00000000000000ff\"}],\"tensors\":[]}", "not a file name"},
+	{HEAD "\"files\":[{\"name\":\"../x\",\"bytes\":1,\"xxh3\":\"00000000000000ff\"}],\"tensors\":[]}",
+	 "not a file name"},
+	{HEAD "\"files\":[{\"name\":\".x\",\"bytes\":1,\"xxh3\":\"00000000000000ff\"}],\"tensors\":[]}",
+	 "not a file name"},
 	{HEAD "\"files\":[{\"name\":\"x\",\"bytes\":1,\"xxh3\":\"0ff\"}],\"tensors\":[]}", "16 hex digits"},
-	{HEAD "\"files\":[{\"name\":\"x\",\"bytes\":-1,\"xxh3\":\"00000000000000ff\"}],\"tensors\":[]}", "a file without"},
+	{HEAD "\"files\":[{\"name\":\"x\",\"bytes\":-1,\"xxh3\":\"00000000000000ff\"}],\"tensors\":[]}",
+	 "a file without"},
 	{HEAD "\"files\":[{\"name\":\"x\",\"bytes\":1,\"xxh3\":\"00000000000000ff\"},"
 	      "{\"name\":\"x\",\"bytes\":1,\"xxh3\":\"00000000000000ff\"}],\"tensors\":[]}",
 	 "file x is listed twice"},

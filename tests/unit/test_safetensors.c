@@ -141,7 +141,8 @@ static const struct {
 	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]},"
 	 "\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}",
 	 "the key \"a\" is there twice"},
-	{"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"I32\",\"shape\":[6],\"data_offsets\":[0,24]}}", "the key \"dtype\" is there twice"},
+	{"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"I32\",\"shape\":[6],\"data_offsets\":[0,24]}}",
+	 "the key \"dtype\" is there twice"},
 	{"{\"a\":{\"dtype\":\"F32\",\"shape\":[1e400],\"data_offsets\":[0,24]}}", "shape"},
 	{"{}", "24 bytes behind the last tensor"},
 };
