@@ -6,6 +6,8 @@
 #include "commands/commands.h"
 
 const struct command commands[] = {
+	{"import", command_import, "published weights become the checkpoint that a run starts from"},
+	{"inspect", command_inspect, "what a checkpoint, a run or a safetensors file holds, and whether it is good"},
 	{"help", command_help, "this, the settings, or how a command is called"},
 	{NULL, NULL, NULL},
 };

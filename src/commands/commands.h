@@ -23,5 +23,7 @@ int commands_run(int argc, char **argv, struct error *e);
 const struct command *commands_find(const char *name, struct error *e);
 
 int command_help(int argc, char **argv, struct error *e);
+int command_import(int argc, char **argv, struct error *e);
+int command_inspect(int argc, char **argv, struct error *e);
 
 #endif

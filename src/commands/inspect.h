@@ -1,0 +1,18 @@
+/* inspect.h: `mtrain inspect`: what a path is and whether it is good: a checkpoint, a run, a safetensors file.
+ *
+ * What is found becomes one JSON object, which --json prints as it is and which otherwise is printed as lines of
+ * "name value". */
+#ifndef MTRAIN_COMMANDS_INSPECT_H
+#define MTRAIN_COMMANDS_INSPECT_H
+
+#include <cjson/cJSON.h>
+
+#include "base/error.h"
+
+/* Fill `out` with what the path holds. Fails: CODE_CHECKPOINT; what was found until then is in `out`, all of it where
+ * a checksum alone is wrong. */
+bool inspect_checkpoint(cJSON *out, const char *path, struct error *e);
+bool inspect_run(cJSON *out, const char *path, struct error *e);
+bool inspect_safetensors(cJSON *out, const char *path, struct error *e);
+
+#endif
