@@ -88,25 +88,24 @@ static void float_type(const char *op, const char *name, struct tensor t)
 		die(CODE_MACHINE, "%s: %s is %s, should be a float type", op, name, dtype_name(t.dtype));
 }
 
-static void placed(const char *op, const struct span *s, int64_t rows)
+static void placed(const char *op, const struct span *s)
 {
-	if (s->length < 1 || rows % s->length != 0)
-		die(CODE_MACHINE, "%s: %lld rows are not whole spans of length %lld", op, (long long)rows,
-		    (long long)s->length);
+	if (s->length < 1 || s->row < 0)
+		die(CODE_MACHINE, "%s: a span of length %lld begins at row %lld", op, (long long)s->length, (long long)s->row);
 	if (s->sample < 0 || s->first < 0 || s->first + s->length > s->sequence)
 		die(CODE_MACHINE, "%s: span %lld … %lld of sample %lld is not inside a sequence of %lld", op,
 		    (long long)s->first, (long long)(s->first + s->length), (long long)s->sample,
 		    (long long)s->sequence);
 }
 
-static void dropout_right(const char *op, const struct dropout *d, int64_t rows)
+static void dropout_right(const char *op, const struct dropout *d)
 {
 	if (!(d->rate >= 0 && d->rate <= 1 - 0x1p-32))
 		die(CODE_MACHINE, "%s: dropout rate is %g, should be in [0, 1)", op, d->rate);
 	if (d->rate > 0 && d->site > 0xffff)
 		die(CODE_MACHINE, "%s: dropout site is %u, should be below 65536", op, (unsigned)d->site);
 	if (d->rate > 0)
-		placed(op, &d->span, rows);
+		placed(op, &d->span);
 }
 
 void op_embedding_forward(struct device *dev, const struct op_embedding_forward *a)
@@ -146,8 +145,8 @@ void op_position_forward(struct device *dev, const struct op_position_forward *a
 	TENSOR(x, type, rows, width);
 	OPTIONAL(table, type, a->dropout.span.sequence, width);
 	if (tensor_given(a->table))
-		placed(OP, &a->dropout.span, rows);
-	dropout_right(OP, &a->dropout, rows);
+		placed(OP, &a->dropout.span);
+	dropout_right(OP, &a->dropout);
 	SAME_OR_APART(out, x);
 	APART(out, a->table);
 	ROWS(rows);
@@ -164,8 +163,8 @@ void op_position_backward(struct device *dev, const struct op_position_backward 
 	TENSOR(dx, type, rows, width);
 	OPTIONAL(dtable, dtype_sum(type), a->dropout.span.sequence, width);
 	if (tensor_given(a->dtable))
-		placed(OP, &a->dropout.span, rows);
-	dropout_right(OP, &a->dropout, rows);
+		placed(OP, &a->dropout.span);
+	dropout_right(OP, &a->dropout);
 	SAME_OR_APART(dx, dout);
 	APART(dtable, a->dout, a->dx);
 	ROWS(rows);
@@ -204,7 +203,7 @@ void op_residual_forward(struct device *dev, const struct op_residual_forward *a
 	TENSOR(residual, type, rows, width);
 	TENSOR(x, type, rows, width);
 	OPTIONAL(bias, type, width);
-	dropout_right(OP, &a->dropout, rows);
+	dropout_right(OP, &a->dropout);
 	SAME_OR_APART(sum, residual);
 	SAME_OR_APART(sum, x);
 	APART(sum, a->bias);
@@ -264,7 +263,7 @@ void op_residual_backward(struct device *dev, const struct op_residual_backward 
 	TENSOR(dsum, type, rows, width);
 	OPTIONAL(dx, type, rows, width);
 	OPTIONAL(dbias, dtype_sum(type), width);
-	dropout_right(OP, &a->dropout, rows);
+	dropout_right(OP, &a->dropout);
 	HOLDS(tensor_given(a->dx) || a->dropout.rate == 0);
 	SAME_OR_APART(dx, dsum);
 	APART(dbias, a->dsum, a->dx);
@@ -331,8 +330,8 @@ static void attention_right(const char *op, struct device *dev, struct tensor qk
 	if (!(scale > 0) || first_head < 0)
 		die(CODE_MACHINE, "%s: scale %g and first head %lld should not be negative", op, scale,
 		    (long long)first_head);
-	dropout_right(op, d, qkv.shape[0]);
-	if (d->rate > 0 && (d->span.first != 0 || d->span.length != sequence))
+	dropout_right(op, d);
+	if (d->rate > 0 && (d->span.row != 0 || d->span.first != 0 || d->span.length != sequence))
 		die(CODE_MACHINE, "%s: the span should be whole sequences of %lld", op, (long long)sequence);
 	within(op, "rows", qkv.shape[0], dev->limits.rows);
 	within(op, "width", qkv.shape[1] * qkv.shape[2] * qkv.shape[3], dev->limits.width);

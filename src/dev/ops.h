@@ -30,12 +30,25 @@
 
 #include "dev/device.h"
 
-/* Which tokens the rows of a tensor are: row b·length + t is token first + t of the sample with global number
- * scalars.samples + sample + b, in sequences of `sequence` tokens. */
+/* Which tokens the rows of a tensor are. Rows of a micro-batch are counted over its samples: row k = b·length + t is
+ * token first + t of the sample with global number scalars.samples + sample + b, in sequences of `sequence` tokens. Row n
+ * of the tensor is row k = row + n, so any stretch of a micro-batch's rows can be on a rank. */
 struct span {
 	int64_t sample; /* the micro-batch's first sample, counted from the first of the step */
+	int64_t row;    /* the first row here */
 	int64_t first, length, sequence;
 };
+
+/* Token within its sequence, and sample counted from the first of the step, of row n. */
+static inline int64_t span_token(const struct span *s, int64_t n)
+{
+	return s->first + (s->row + n) % s->length;
+}
+
+static inline int64_t span_sample(const struct span *s, int64_t n)
+{
+	return s->sample + (s->row + n) / s->length;
+}
 
 /* Dropout with counter-based masks (rng.h: rng_dropout): element e of a sample is kept iff word e%4 of group e/4 is
  * ≥ p·2³²; what is kept is scaled by 1/(1−p), what is not is multiplied by 0. In backward dropout' does the same to
@@ -69,8 +82,8 @@ struct op_embedding_backward {
 	int64_t first;
 };
 
-/* out[n] = dropout(x[n] + table[first + n mod length]): learned positions; no table: dropout alone.
- * t = n mod length; dropout element (first + t)·C + c of its sample. x and out may be the same memory. */
+/* out[n] = dropout(x[n] + table[token of row n]): learned positions; no table: dropout alone.
+ * Dropout element token·C + c of its sample. x and out may be the same memory. */
 struct op_position_forward {
 	struct tensor out;    /* T [N, C] */
 	struct tensor x;      /* T [N, C] */
@@ -78,7 +91,7 @@ struct op_position_forward {
 	struct dropout dropout; /* its span also places the rows */
 };
 
-/* dx = dropout'(dout); dtable[first + t] += Σ_b dx[b·length + t], b ascending. dx and dout may be the same memory. */
+/* dx = dropout'(dout); dtable[token of row n] += dx[n], n ascending. dx and dout may be the same memory. */
 struct op_position_backward {
 	struct tensor dx;     /* T [N, C] */
 	struct tensor dout;   /* T [N, C] */
@@ -99,7 +112,7 @@ struct op_norm_forward {
 };
 
 /* sum = residual + dropout(x + bias); with norm_weight given also out = norm(sum as rounded to T).
- * Dropout element: (first + t)·C + c. sum may be the same memory as residual or x. */
+ * Dropout element: token·C + c of its sample. sum may be the same memory as residual or x. */
 struct op_residual_forward {
 	struct tensor sum;       /* T [N, C] */
 	struct tensor residual;  /* T [N, C] */
@@ -170,7 +183,7 @@ enum { HEAD_SIZE_MAX = 256 };
 /* Causal attention over whole sequences, heads in KV groups: qkv[n, g] holds the G query heads of group g, then its
  * key, then its value. With h = g·G + i: s_tu = scale·q_t·k_u for u ≤ t; p = softmax(s); p' = dropout(p);
  * out_t = Σ_u p'_tu v_u. lse_t = ln Σ_u exp(s_tu) is kept for backward. No [T, T] memory.
- * Dropout element: ((first_head + h)·T + t)·T + u of its sample. The span covers whole sequences: first 0, length T. */
+ * Dropout element: ((first_head + h)·T + t)·T + u of its sample. The span covers whole sequences: row and first 0, length T. */
 struct op_attention_forward {
 	struct tensor out; /* T [N, H, D] */
 	struct tensor lse; /* S [B, H, T] */

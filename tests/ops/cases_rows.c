@@ -60,7 +60,7 @@ bool case_embedding_backward(struct call *c, const int64_t *size, unsigned varia
 static struct dropout dropout_of(bool on, int64_t length)
 {
 	return (struct dropout){.rate = on ? 0.3 : 0, .seed = 0x123456789abcdef0u, .site = 8 * 700 + 3,
-				.span = {.sample = 3, .first = 2, .length = length, .sequence = length + 5}};
+				.span = {.sample = 3, .row = 1, .first = 2, .length = length, .sequence = length + 5}};
 }
 
 bool case_position_forward(struct call *c, const int64_t *size, unsigned variant)

@@ -32,6 +32,7 @@ static double row_dropped(struct call *c, const struct dropout *d, int64_t row, 
 {
 	if (d->rate == 0)
 		return x;
+	row += d->span.row;
 	int64_t sample = c->scalars.samples + d->span.sample + row / d->span.length;
 	return dropped(d, sample, (d->span.first + row % d->span.length) * width + column, x);
 }
@@ -50,10 +51,12 @@ void formula_embedding_forward(struct call *c, double *want[])
 void formula_position_forward(struct call *c, double *want[])
 {
 	struct op_position_forward *op = &c->op.position_forward;
-	int64_t width = op->x.shape[1], length = op->dropout.span.length, first = op->dropout.span.first;
+	const struct span *span = &op->dropout.span;
+	int64_t width = op->x.shape[1];
 	double *y = out(c, want, "out"), *x = in(c, "x"), *table = in(c, "table");
 	for (int64_t i = 0; i < op->x.shape[0] * width; i++) {
-		double sum = x[i] + (table ? table[(first + i / width % length) * width + i % width] : 0);
+		int64_t t = span->first + (span->row + i / width) % span->length;
+		double sum = x[i] + (table ? table[t * width + i % width] : 0);
 		y[i] = row_dropped(c, &op->dropout, i / width, width, i % width, sum);
 	}
 }

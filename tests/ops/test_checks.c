@@ -129,8 +129,8 @@ static void check_messages(void **state)
 	c.op.position_forward.dropout.rate = 1;
 	expect_message(&c, "mtrain: position_forward: dropout rate is 1, should be in [0, 1)\n");
 	c.op.position_forward.dropout.rate = 0.5;
-	c.op.position_forward.dropout.span.length = 4;
-	expect_message(&c, "mtrain: position_forward: 6 rows are not whole spans of length 4\n");
+	c.op.position_forward.dropout.span.row = -1;
+	expect_message(&c, "mtrain: position_forward: a span of length 3 begins at row -1\n");
 	call_finish(&c);
 }
 

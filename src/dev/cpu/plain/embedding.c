@@ -29,13 +29,12 @@ void PLAIN(embedding_backward)(struct device *dev, const struct op_embedding_bac
 void PLAIN(position_forward)(struct device *dev, const struct op_position_forward *a)
 {
 	int64_t width = a->out.shape[1];
-	const struct span *span = &a->dropout.span;
 
 	for (int64_t n = 0; n < a->out.shape[0]; n++)
 		for (int64_t c = 0; c < width; c++) {
 			real x = get(a->x, n * width + c);
 			if (tensor_given(a->table))
-				x += get(a->table, (span->first + n % span->length) * width + c);
+				x += get(a->table, span_token(&a->dropout.span, n) * width + c);
 			put(a->out, n * width + c, x * dropout_in_row(dev, &a->dropout, n, width, c));
 		}
 }
@@ -43,13 +42,12 @@ void PLAIN(position_forward)(struct device *dev, const struct op_position_forwar
 void PLAIN(position_backward)(struct device *dev, const struct op_position_backward *a)
 {
 	int64_t width = a->dx.shape[1];
-	const struct span *span = &a->dropout.span;
 
 	for (int64_t n = 0; n < a->dx.shape[0]; n++)
 		for (int64_t c = 0; c < width; c++) {
 			real dx = get(a->dout, n * width + c) * dropout_in_row(dev, &a->dropout, n, width, c);
 			put(a->dx, n * width + c, dx);
 			if (tensor_given(a->dtable))
-				add_to(a->dtable, (span->first + n % span->length) * width + c, dx);
+				add_to(a->dtable, span_token(&a->dropout.span, n) * width + c, dx);
 		}
 }

@@ -86,9 +86,8 @@ static inline real dropout_in_row(struct device *dev, const struct dropout *d, i
 {
 	if (d->rate == 0)
 		return 1;
-	int64_t sample = dev->scalars->samples + d->span.sample + n / d->span.length;
-	int64_t t = d->span.first + n % d->span.length;
-	return dropout_factor(d, sample, t * width + c);
+	int64_t sample = dev->scalars->samples + span_sample(&d->span, n);
+	return dropout_factor(d, sample, span_token(&d->span, n) * width + c);
 }
 
 #endif
