@@ -179,6 +179,10 @@ static void check_clip(void **state)
 	scalars_verdict(&s, &r, 1, 24, sums, 2);
 	near(s.grad_norm, 5);
 	near(s.grad_factor, 1 / 24.0 * (1 / (5 + 1e-6)));
+	r.clip = 4.5;
+	s = start(16);
+	scalars_verdict(&s, &r, 1, 24, sums, 2);
+	near(s.grad_factor, 1 / 24.0 * (4.5 / (5 + 1e-6)));
 	r.clip = 6;
 	s = start(16);
 	scalars_verdict(&s, &r, 1, 24, sums, 2);
