@@ -1,78 +1,209 @@
 #include "train/schedule.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "train/schedule_moments.h"
+
+static int least(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+bool schedule_possible(const struct schedule_options *o)
+{
+	bool one_chunk = o->kind == SCHEDULE_1F1B || o->kind == SCHEDULE_ZERO_BUBBLE || o->stages == 1;
+	if (o->stage < 0 || o->stage >= o->stages || o->micros < 1)
+		return false;
+	return o->chunks == 1 || (o->chunks > 1 && !one_chunk);
+}
+
+int schedule_slots(const struct schedule_options *o)
+{
+	check(schedule_possible(o));
+	int group = least(o->stages, o->micros);
+	switch (o->kind) {
+	case SCHEDULE_1F1B:
+		return least(o->stages - o->stage, o->micros);
+	case SCHEDULE_INTERLEAVED:
+		return (o->chunks - 1) * group + least(2 * (o->stages - 1 - o->stage) + 1, o->micros);
+	case SCHEDULE_ZERO_BUBBLE:
+		return group;
+	case SCHEDULE_FORWARD:
+		break;
+	}
+	return 1;
+}
+
+/* Places of one kind: slots or buffers. */
+struct pool {
+	struct place {
+		enum { PLACE_FREE, PLACE_HELD, PLACE_SENDING } state;
+		int exchanges; /* up to the last one that used it; 0: nothing to wait for */
+	} *places;
+	int count; /* ever used */
+};
+
+/* Where a (chunk, micro-batch) pair is kept. */
+struct pair {
+	int slot, input, output, gradient;
+};
 
 struct maker {
 	struct schedule *s;
-	bool first, last;
+	struct order order;
+	struct moments moments;
+	int next; /* of the moments */
+	struct pool slots, inputs, outputs, gradients;
+	struct pair *pairs; /* [chunks, micros] */
 };
 
-static void start(struct maker *k, struct schedule *s, int stage, int stages, int micros)
+static int pool_take(struct pool *p)
 {
-	check(stage >= 0 && stage < stages && micros >= 1);
-	*s = (struct schedule){0};
-	s->actions = calloc((size_t)micros * 5 + 1, sizeof *s->actions); /* 2m runs; exchanges: one first, one a warm-up forward, 2m */
-	check(s->actions);
-	*k = (struct maker){.s = s, .first = stage == 0, .last = stage == stages - 1};
+	int i = 0;
+	while (p->places[i].state != PLACE_FREE)
+		i++;
+	p->places[i].state = PLACE_HELD;
+	if (i == p->count)
+		p->count++;
+	return i;
 }
 
-static void run(struct maker *k, enum action_kind kind, int micro)
+static void pool_sent(struct pool *p)
 {
-	k->s->actions[k->s->count++] = (struct action){.kind = kind, .micro = micro, .slot = micro % k->s->slots};
+	for (int i = 0; i < p->count; i++)
+		if (p->places[i].state == PLACE_SENDING)
+			p->places[i].state = PLACE_FREE;
 }
 
-/* Adds an exchange of what has a neighbour on that side; nothing if that leaves nothing. */
-static void exchange(struct maker *k, int send_activation, int receive_activation, int send_gradient,
-		     int receive_gradient)
+static struct pair *pair_of(struct maker *k, int chunk, int micro)
 {
-	struct action a = {
-		.kind = ACTION_EXCHANGE,
-		.micro = ACTION_NONE,
-		.send_activation = k->last ? ACTION_NONE : send_activation,
-		.receive_activation = k->first ? ACTION_NONE : receive_activation,
-		.send_gradient = k->first ? ACTION_NONE : send_gradient,
-		.receive_gradient = k->last ? ACTION_NONE : receive_gradient,
-	};
-	if (a.send_activation >= 0 || a.receive_activation >= 0 || a.send_gradient >= 0 || a.receive_gradient >= 0)
-		k->s->actions[k->s->count++] = a;
+	return &k->pairs[chunk * k->order.options.micros + micro];
 }
 
-void schedule_1f1b(struct schedule *s, int stage, int stages, int micros)
+/* Adds exchanges of all transfers that belong to moments before `time`. */
+static void exchange(struct maker *k, int time)
 {
-	struct maker k;
-	int behind = stages - 1 - stage;
-	int ahead = behind < micros ? behind : micros; /* forwards before the first backward's own forward */
+	struct action *a = NULL;
+	for (; k->next < k->moments.count && k->moments.list[k->next].time < time; k->next++) {
+		struct action_transfer *t = &k->moments.list[k->next].transfer;
+		struct pair *at = pair_of(k, t->chunk, t->micro);
+		struct pool *pool;
 
-	start(&k, s, stage, stages, micros);
-	s->slots = stages - stage < micros ? stages - stage : micros;
-	exchange(&k, ACTION_NONE, 0, ACTION_NONE, ACTION_NONE);
-	for (int i = 0; i < ahead; i++) {
-		run(&k, ACTION_FORWARD, i);
-		exchange(&k, i, i + 1 < micros ? i + 1 : ACTION_NONE, ACTION_NONE, ACTION_NONE);
+		if (!a || a->count == ACTION_TRANSFERS) {
+			a = &k->s->actions[k->s->count++];
+			*a = (struct action){.kind = ACTION_EXCHANGE, .micro = ACTION_NONE, .chunk = ACTION_NONE,
+					     .slot = ACTION_NONE, .input = ACTION_NONE, .output = ACTION_NONE,
+					     .gradient = ACTION_NONE};
+			k->s->exchanges++;
+		}
+		if (t->boundary == BOUNDARY_GRADIENT) {
+			pool = &k->gradients;
+			t->buffer = t->send ? at->gradient : (at->gradient = pool_take(pool));
+		} else if (t->send) {
+			pool = &k->outputs;
+			t->buffer = at->output;
+		} else {
+			pool = &k->inputs;
+			t->buffer = at->input = pool_take(pool);
+		}
+		pool->places[t->buffer].exchanges = k->s->exchanges;
+		if (t->send)
+			pool->places[t->buffer].state = PLACE_SENDING;
+		a->transfers[a->count++] = *t;
 	}
-	for (int j = 0; j < micros; j++) {
-		int i = j + ahead;
-		if (i < micros)
-			run(&k, ACTION_FORWARD, i);
-		exchange(&k, i < micros ? i : ACTION_NONE, ACTION_NONE, ACTION_NONE, j);
-		run(&k, ACTION_BACKWARD, j);
-		exchange(&k, ACTION_NONE, i + 1 < micros ? i + 1 : ACTION_NONE, j, ACTION_NONE);
-	}
 }
 
-void schedule_forward(struct schedule *s, int stage, int stages, int micros)
+/* The buffer of a pool that an action uses, which waits for the exchange that used it last. */
+static int use(struct action *a, struct pool *pool, int place)
 {
-	struct maker k;
+	if (pool->places[place].exchanges > a->after)
+		a->after = pool->places[place].exchanges;
+	pool->places[place].exchanges = 0; /* what is computed later need not wait for it again */
+	return place;
+}
 
-	start(&k, s, stage, stages, micros);
-	s->slots = 1;
-	exchange(&k, ACTION_NONE, 0, ACTION_NONE, ACTION_NONE);
-	for (int i = 0; i < micros; i++) {
-		run(&k, ACTION_FORWARD, i);
-		exchange(&k, i, i + 1 < micros ? i + 1 : ACTION_NONE, ACTION_NONE, ACTION_NONE);
+static void forward(struct maker *k, struct action *a, struct pair *at)
+{
+	int virtual = a->chunk * k->order.options.stages + k->order.options.stage;
+	bool last = virtual == k->order.options.stages * k->order.options.chunks - 1;
+
+	if (virtual == 0)
+		at->input = pool_take(&k->inputs);
+	at->slot = pool_take(&k->slots);
+	a->input = use(a, &k->inputs, at->input);
+	if (!last)
+		a->output = use(a, &k->outputs, at->output = pool_take(&k->outputs));
+	else if (k->order.options.kind != SCHEDULE_FORWARD)
+		a->gradient = use(a, &k->gradients, at->gradient = pool_take(&k->gradients));
+}
+
+static void compute(struct maker *k, const struct work *w)
+{
+	struct pair *at = pair_of(k, w->chunk, w->micro);
+	struct action *a = &k->s->actions[k->s->count++];
+	bool ends = w->kind == ACTION_BACKWARD || w->kind == ACTION_BACKWARD_WEIGHT ||
+		    k->order.options.kind == SCHEDULE_FORWARD;
+
+	*a = (struct action){.kind = w->kind, .micro = w->micro, .chunk = w->chunk,
+			     .input = ACTION_NONE, .output = ACTION_NONE, .gradient = ACTION_NONE};
+	if (w->kind == ACTION_FORWARD)
+		forward(k, a, at);
+	else if (w->kind != ACTION_BACKWARD_WEIGHT)
+		a->gradient = use(a, &k->gradients, at->gradient);
+	a->slot = at->slot;
+	if (a->gradient >= 0 && w->kind != ACTION_FORWARD && w->chunk == 0 && k->order.options.stage == 0)
+		k->gradients.places[at->gradient].state = PLACE_FREE;
+	if (ends) {
+		k->slots.places[at->slot].state = PLACE_FREE;
+		k->inputs.places[at->input].state = PLACE_FREE;
 	}
+	/* A send goes on beside the one action behind it; those after that may take its buffer, and wait. */
+	pool_sent(&k->outputs);
+	pool_sent(&k->gradients);
+}
+
+static void *take(size_t count, size_t size)
+{
+	void *p = calloc(count, size);
+	check(p);
+	return p;
+}
+
+void schedule_make(struct schedule *s, const struct schedule_options *o)
+{
+	check(schedule_possible(o));
+	size_t pairs = (size_t)o->chunks * (size_t)o->micros;
+	struct maker k = {.s = s};
+	struct pool *pools[] = {&k.slots, &k.inputs, &k.outputs, &k.gradients};
+
+	order_make(&k.order, o);
+	*s = (struct schedule){.actions = take(pairs * 7, sizeof *s->actions)}; /* three works, four transfers a pair */
+	moments_find(&k.moments, &k.order);
+	k.pairs = take(pairs, sizeof *k.pairs);
+	for (int i = 0; i < 4; i++)
+		pools[i]->places = take(pairs + 1, sizeof *pools[i]->places);
+	for (int i = 0; i < k.order.count; i++) {
+		const struct work *w = &k.order.works[i];
+		/* Three, so that neither this work nor the next one waits for a transfer that neither needs. */
+		exchange(&k, w->start - k.order.transfer + 1); /* there when it begins */
+		if (i + 1 < k.order.count)
+			exchange(&k, least(w[1].start - k.order.transfer + 1, w->end)); /* there when the next one does */
+		exchange(&k, w->end); /* begins before it ends */
+		compute(&k, w);
+	}
+	exchange(&k, INT_MAX);
+	s->slots = k.slots.count;
+	s->inputs = k.inputs.count;
+	s->outputs = k.outputs.count;
+	s->gradients = k.gradients.count;
+	check(s->slots == schedule_slots(o));
+	order_finish(&k.order);
+	moments_finish(&k.moments);
+	free(k.pairs);
+	for (int i = 0; i < 4; i++)
+		free(pools[i]->places);
 }
 
 void schedule_finish(struct schedule *s)

@@ -1,28 +1,46 @@
 #include "train/step.h"
 
+#include <stdlib.h>
+
 #include "base/log.h"
+
+static struct schedule_options schedule_of(const struct step_options *o)
+{
+	return (struct schedule_options){
+		.kind = SCHEDULE_1F1B, .stages = o->stages, .stage = o->stage, .chunks = 1, .micros = o->micros,
+	};
+}
+
+static struct mark *marks_for(const struct schedule *list)
+{
+	struct mark *ended = calloc((size_t)list->exchanges + 1, sizeof *ended);
+	check(ended);
+	return ended;
+}
 
 int step_slots(const struct step_options *o)
 {
-	int behind = o->stages - o->stage;
-	return behind < o->micros ? behind : o->micros;
+	struct schedule_options schedule = schedule_of(o);
+	return schedule_slots(&schedule);
 }
 
 void step_build(struct step *s, const struct step_options *o, struct gpt *gpt, struct memory *memory)
 {
 	int64_t C = gpt->env.model->hidden;
+	struct schedule_options schedule = schedule_of(o);
 	*s = (struct step){
 		.gpt = gpt, .pipe = o->pipe, .memory = memory, .stage = o->stage, .stages = o->stages,
 		.data_rank = o->data_rank, .data_size = o->data_size,
 	};
-	schedule_1f1b(&s->train, o->stage, o->stages, o->micros);
-	check(s->train.slots == gpt->slot_count);
+	schedule_make(&s->train, &schedule);
+	s->ended = marks_for(&s->train);
+	check(s->train.slots == gpt->slot_count && s->train.inputs == s->train.slots);
+	check(s->train.outputs <= STEP_BUFFERS && s->train.gradients <= STEP_BUFFERS);
 	for (int i = 0; i < STEP_BUFFERS; i++) {
 		if (!gpt->last)
-			s->y[i].rows = env_rows(&gpt->env, memory, MEMORY_COMMUNICATION, C);
+			s->y[i] = env_rows(&gpt->env, memory, MEMORY_COMMUNICATION, C);
 		/* With one stage nothing is sent, and one gradient buffer serves. */
-		s->d[i].rows = o->stages == 1 && i > 0 ? s->d[0].rows
-						       : env_rows(&gpt->env, memory, MEMORY_COMMUNICATION, C);
+		s->d[i] = o->stages == 1 && i > 0 ? s->d[0] : env_rows(&gpt->env, memory, MEMORY_COMMUNICATION, C);
 	}
 	batch_init(&s->batch, gpt);
 }
@@ -30,99 +48,102 @@ void step_build(struct step *s, const struct step_options *o, struct gpt *gpt, s
 void step_finish(struct step *s)
 {
 	schedule_finish(&s->train);
+	free(s->ended);
 	batch_finish(&s->batch);
 	*s = (struct step){0};
 }
 
-static void forward(struct step *s, const struct action *a, struct tensor totals)
+/* A buffer that an action names, or none. */
+static struct tensor named(const struct tensor *buffers, int i)
 {
-	struct device *dev = s->gpt->env.dev;
-	struct step_buffer *y = &s->y[a->micro % STEP_BUFFERS], *d = &s->d[a->micro % STEP_BUFFERS];
-
-	log_phase("forward");
-	if (!s->gpt->first)
-		dev_wait(dev, Q_COMPUTE, s->received);
-	dev_wait(dev, Q_COMPUTE, s->gpt->last ? d->used : y->used);
-	gpt_forward(s->gpt, a->slot, y->rows, totals, d->rows);
+	return i == ACTION_NONE ? (struct tensor){0} : buffers[i];
 }
 
-static void backward(struct step *s, const struct action *a)
+static struct tensor boundary(const struct step *s, const struct action_transfer *t)
 {
-	log_phase("backward");
-	if (!s->gpt->last)
-		dev_wait(s->gpt->env.dev, Q_COMPUTE, s->received);
-	gpt_backward(s->gpt, a->slot, s->d[a->micro % STEP_BUFFERS].rows);
+	if (t->boundary == BOUNDARY_GRADIENT)
+		return s->d[t->buffer];
+	return t->send ? s->y[t->buffer] : gpt_input(s->gpt, t->buffer);
 }
 
-static void exchange(struct step *s, const struct action *a)
+static struct mark exchange(struct step *s, const struct action *a)
 {
 	struct device *dev = s->gpt->env.dev;
-	struct transfer list[4];
-	int n = 0;
-	int slots = s->gpt->slot_count;
+	struct transfer list[ACTION_TRANSFERS];
 
-	log_phase("exchange");
-	if (a->send_activation >= 0)
-		list[n++] = (struct transfer){s->stage + 1, TRANSFER_SEND, s->y[a->send_activation % STEP_BUFFERS].rows};
-	if (a->receive_activation >= 0)
-		list[n++] = (struct transfer){s->stage - 1, TRANSFER_RECEIVE, gpt_input(s->gpt, a->receive_activation % slots)};
-	if (a->send_gradient >= 0)
-		list[n++] = (struct transfer){s->stage - 1, TRANSFER_SEND, s->d[a->send_gradient % STEP_BUFFERS].rows};
-	if (a->receive_gradient >= 0)
-		list[n++] = (struct transfer){s->stage + 1, TRANSFER_RECEIVE, s->d[a->receive_gradient % STEP_BUFFERS].rows};
+	for (int i = 0; i < a->count; i++)
+		list[i] = (struct transfer){
+			.peer = a->transfers[i].peer, .kind = a->transfers[i].send ? TRANSFER_SEND : TRANSFER_RECEIVE,
+			.tensor = boundary(s, &a->transfers[i]),
+		};
 	dev_wait(dev, Q_PIPE, dev_mark(dev, Q_COMPUTE));
-	comm_exchange(s->pipe, Q_PIPE, list, n);
+	comm_exchange(s->pipe, Q_PIPE, list, a->count);
+	return dev_mark(dev, Q_PIPE);
+}
 
-	struct mark done = dev_mark(dev, Q_PIPE);
-	if (a->send_activation >= 0)
-		s->y[a->send_activation % STEP_BUFFERS].used = done;
-	if (a->send_gradient >= 0)
-		s->d[a->send_gradient % STEP_BUFFERS].used = done;
-	if (a->receive_activation >= 0 || a->receive_gradient >= 0)
-		s->received = done;
+/* What a list is carried out for. */
+struct job {
+	const struct feed *feed;
+	int64_t sample; /* global, of the first micro-batch */
+	bool training;
+	struct tensor totals;
+};
+
+static void load(struct step *s, const struct action *a, const struct job *job)
+{
+	int64_t offset = ((int64_t)a->micro * s->data_size + s->data_rank) * s->gpt->env.batch;
+	log_phase("data");
+	batch_load(&s->batch, job->feed, job->sample + offset, a->slot,
+		   &(struct pass){.sample = offset, .training = job->training});
+}
+
+static void carry_out(struct step *s, const struct schedule *list, struct mark *ended, const struct job *job)
+{
+	struct gpt *g = s->gpt;
+	int exchanges = 0;
+
+	for (int i = 0; i < list->count; i++) {
+		const struct action *a = &list->actions[i];
+		if (a->kind == ACTION_EXCHANGE) {
+			log_phase("exchange");
+			ended[exchanges++] = exchange(s, a);
+			continue;
+		}
+		if (a->kind == ACTION_FORWARD)
+			load(s, a, job);
+		log_phase(a->kind == ACTION_FORWARD ? "forward" : "backward");
+		if (a->after > 0)
+			dev_wait(g->env.dev, Q_COMPUTE, ended[a->after - 1]);
+		if (a->kind == ACTION_FORWARD)
+			gpt_forward(g, a->slot, named(s->y, a->output), job->totals, named(s->d, a->gradient));
+		else
+			gpt_backward(g, a->slot, named(s->d, a->gradient));
+	}
+	log_phase(NULL);
 }
 
 void step_train(struct step *s, const struct feed *feed, int64_t sample, struct tensor totals)
 {
 	struct gpt *g = s->gpt;
+	struct job job = {.feed = feed, .sample = sample, .training = true, .totals = totals};
 
 	dev_zero(g->env.dev, Q_COMPUTE, memory_whole(s->memory, MEMORY_GRADIENTS, dtype_sum(g->env.dtype)));
 	dev_zero(g->env.dev, Q_COMPUTE, totals);
-	for (int i = 0; i < s->train.count; i++) {
-		const struct action *a = &s->train.actions[i];
-		if (a->kind == ACTION_EXCHANGE) {
-			exchange(s, a);
-		} else if (a->kind == ACTION_BACKWARD) {
-			backward(s, a);
-		} else {
-			int64_t offset = ((int64_t)a->micro * s->data_size + s->data_rank) * g->env.batch;
-			log_phase("data");
-			batch_load(&s->batch, feed, sample + offset, a->slot, &(struct pass){.sample = offset, .training = true});
-			forward(s, a, totals);
-		}
-	}
-	log_phase(NULL);
+	carry_out(s, &s->train, s->ended, &job);
 }
 
 void step_evaluate(struct step *s, const struct feed *feed, int micros, struct tensor totals)
 {
-	struct gpt *g = s->gpt;
+	struct schedule_options o = {
+		.kind = SCHEDULE_FORWARD, .stages = s->stages, .stage = s->stage, .chunks = 1, .micros = micros,
+	};
+	struct job job = {.feed = feed, .totals = totals};
 	struct schedule list;
 
-	dev_zero(g->env.dev, Q_COMPUTE, totals);
-	schedule_forward(&list, s->stage, s->stages, micros);
-	for (int i = 0; i < list.count; i++) {
-		struct action a = list.actions[i];
-		if (a.kind == ACTION_EXCHANGE) {
-			if (a.receive_activation >= 0)
-				a.receive_activation = 0; /* every micro-batch is in slot 0 */
-			exchange(s, &a);
-			continue;
-		}
-		int64_t offset = ((int64_t)a.micro * s->data_size + s->data_rank) * g->env.batch;
-		batch_load(&s->batch, feed, offset, a.slot, &(struct pass){.sample = offset, .training = false});
-		forward(s, &a, totals);
-	}
+	schedule_make(&list, &o);
+	struct mark *ended = marks_for(&list);
+	dev_zero(s->gpt->env.dev, Q_COMPUTE, totals);
+	carry_out(s, &list, ended, &job);
+	free(ended);
 	schedule_finish(&list);
-	log_phase(NULL);
 }

@@ -9,13 +9,7 @@
 #include "train/batch.h"
 #include "train/schedule.h"
 
-enum { STEP_BUFFERS = 2 }; /* so that a send is under way while the next micro-batch is computed */
-
-/* One boundary tensor and the exchange that used it last. */
-struct step_buffer {
-	struct tensor rows; /* [N, C] */
-	struct mark used;
-};
+enum { STEP_BUFFERS = 2 }; /* as many outputs and gradients as a schedule ever names */
 
 struct step {
 	struct gpt *gpt;
@@ -24,9 +18,9 @@ struct step {
 	int stage, stages;
 	int data_rank, data_size;
 	struct schedule train;
-	struct step_buffer y[STEP_BUFFERS]; /* activations to the next stage */
-	struct step_buffer d[STEP_BUFFERS]; /* gradients from the next and to the previous stage */
-	struct mark received;               /* the exchange that brought the newest activation or gradient */
+	struct mark *ended;            /* [train.exchanges]: each of them */
+	struct tensor y[STEP_BUFFERS]; /* outputs, activations to the next stage [N, C] */
+	struct tensor d[STEP_BUFFERS]; /* gradients from the next and to the previous stage [N, C] */
 	struct batch batch;
 };
 

@@ -1,144 +1,226 @@
-/* All stages' action lists played against one another: for every number of stages, micro-batches and stage, no
- * deadlock when a send ends only with its receive, each micro-batch once each way and in order, slots never reused
- * early, in flight never more than stages − stage. */
+/* Every schedule for 1–12 stages × 1–40 micro-batches × 1–4 chunks, played (pipeline.h): no deadlock though a send ends
+ * only with its receive, everything once and in order, no place used early, as many in flight as the formula says. Their
+ * bubbles at unit cost, and that exchanges hide behind computing. The pictures in docs/schedules.md, drawn anew. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
-#include "train/schedule.h"
+#include "pipeline.h"
 
-enum { STAGES = 12, MICROS = 40 };
+static const char *document; /* path of docs/schedules.md */
 
-/* One stage while its list is played. An exchange's transfers are open from when it is reached; it is passed when all
- * of them are matched by the neighbours' open exchanges. */
-struct player {
-	struct schedule s;
-	int at;
-	int forwards, backwards;
-	int got_activation, got_gradient; /* received so far, in order */
-	int busy[STAGES];                 /* micro-batch in each slot, −1: free */
-};
-
-static const struct action *current(const struct player *p)
+static int least(int a, int b)
 {
-	return p->at < p->s.count ? &p->s.actions[p->at] : NULL;
+	return a < b ? a : b;
 }
 
-static bool in_exchange(const struct player *p, const struct action **a)
+/* The formulas of schedule.h, once more. */
+static int in_flight(const struct schedule_options *o, int stage)
 {
-	*a = current(p);
-	return *a && (*a)->kind == ACTION_EXCHANGE;
+	int behind = o->stages - stage - 1;
+	if (o->kind == SCHEDULE_1F1B)
+		return least(behind + 1, o->micros);
+	if (o->kind == SCHEDULE_ZERO_BUBBLE)
+		return least(o->stages, o->micros);
+	if (o->kind == SCHEDULE_FORWARD)
+		return 1;
+	return (o->chunks - 1) * least(o->stages, o->micros) + least(2 * behind + 1, o->micros);
 }
 
-/* Transfers of the current exchange that are still open: a bit each. */
-enum { SEND_A = 1, RECV_A = 2, SEND_G = 4, RECV_G = 8 };
-
-static int wanted(const struct action *a)
+static void right_places(const struct pipeline *p)
 {
-	return (a->send_activation >= 0 ? SEND_A : 0) | (a->receive_activation >= 0 ? RECV_A : 0) |
-	       (a->send_gradient >= 0 ? SEND_G : 0) | (a->receive_gradient >= 0 ? RECV_G : 0);
+	for (int i = 0; i < p->options.stages; i++) {
+		const struct pipeline_rank *r = &p->ranks[i];
+		struct schedule_options o = p->options;
+		bool bound = o.kind == SCHEDULE_1F1B || o.kind == SCHEDULE_FORWARD; /* an input to its slot */
+		int more = bound ? 0 : o.kind == SCHEDULE_INTERLEAVED ? 2 : 1;
+
+		o.stage = i;
+		assert_int_equal(r->in_flight, in_flight(&o, i));
+		assert_int_equal(r->list.slots, r->in_flight);
+		assert_int_equal(schedule_slots(&o), r->in_flight);
+		assert_in_range(r->list.inputs, r->list.slots, r->list.slots + more);
+		assert_in_range(r->list.outputs, 0, 2);
+		assert_in_range(r->list.gradients, 0, 2);
+		for (int j = 0; j < r->span_count; j++)
+			if (bound && r->spans[j].action->kind == ACTION_FORWARD)
+				assert_int_equal(r->spans[j].action->input, r->spans[j].action->slot);
+	}
 }
 
-static void compute(struct player *p, bool forward_only)
+/* Plays all sizes of a kind; `judge` is given each. */
+static void play_all(enum schedule_kind kind, void (*judge)(const struct pipeline *p))
 {
-	const struct action *a;
-	while ((a = current(p)) && a->kind != ACTION_EXCHANGE) {
-		assert_in_range(a->slot, 0, p->s.slots - 1);
-		if (a->kind == ACTION_FORWARD) {
-			assert_int_equal(a->micro, p->forwards);
-			p->forwards++;
-			if (!forward_only) {
-				assert_int_equal(p->busy[a->slot], -1);
-				p->busy[a->slot] = a->micro;
+	static const struct pipeline_costs unit = {.forward = 1, .input = 1, .weight = 1};
+	struct schedule_options o = {.kind = kind};
+
+	for (o.stages = 1; o.stages <= PIPELINE_STAGES; o.stages++)
+		for (o.micros = 1; o.micros <= PIPELINE_MICROS; o.micros++)
+			for (o.chunks = 1; o.chunks <= PIPELINE_CHUNKS; o.chunks++) {
+				if (!schedule_possible(&o))
+					continue;
+				const struct pipeline *p = pipeline_play(&o, &unit);
+				right_places(p);
+				judge(p);
 			}
-		} else {
-			assert_int_equal(a->micro, p->backwards);
-			assert_int_equal(p->busy[a->slot], a->micro);
-			p->busy[a->slot] = -1;
-			p->backwards++;
-		}
-		p->at++;
-	}
 }
 
-static void play(int stages, int micros, bool forward_only)
+/* Time that a rank does not compute, in units: a chunk's forward, input part and weight part take one each. Over the
+ * 3·micros·chunks units that it computes, this is the bubble. */
+static int idle(const struct pipeline *p)
 {
-	static struct player players[STAGES];
-	int open[STAGES];
-	memset(open, -1, sizeof open);
-	for (int i = 0; i < stages; i++) {
-		struct player *p = &players[i];
-		*p = (struct player){0};
-		memset(p->busy, -1, sizeof p->busy);
-		if (forward_only)
-			schedule_forward(&p->s, i, stages, micros);
-		else
-			schedule_1f1b(&p->s, i, stages, micros);
-		assert_true(p->s.slots <= stages - i);
-		assert_true(forward_only || p->s.slots == (stages - i < micros ? stages - i : micros));
-	}
-	for (bool moved = true; moved;) {
-		moved = false;
-		for (int i = 0; i < stages; i++) {
-			const struct action *a, *b;
-			int before = players[i].at;
-			compute(&players[i], forward_only);
-			if (in_exchange(&players[i], &a) && open[i] < 0)
-				open[i] = wanted(a);
-			if (i + 1 < stages && in_exchange(&players[i], &a) && in_exchange(&players[i + 1], &b) &&
-			    open[i + 1] >= 0) {
-				if (open[i] & SEND_A && open[i + 1] & RECV_A) {
-					assert_int_equal(a->send_activation, b->receive_activation);
-					assert_int_equal(a->send_activation, players[i].forwards - 1);
-					assert_int_equal(b->receive_activation, players[i + 1].forwards);
-					open[i] &= ~SEND_A;
-					open[i + 1] &= ~RECV_A;
-					moved = true;
-				}
-				if (open[i] & RECV_G && open[i + 1] & SEND_G) {
-					assert_int_equal(a->receive_gradient, b->send_gradient);
-					assert_int_equal(a->receive_gradient, players[i].backwards);
-					assert_int_equal(b->send_gradient, players[i + 1].backwards - 1);
-					open[i] &= ~RECV_G;
-					open[i + 1] &= ~SEND_G;
-					moved = true;
-				}
-			}
-			if (in_exchange(&players[i], &a) && open[i] == 0) {
-				open[i] = -1;
-				players[i].at++;
-			}
-			moved |= players[i].at != before;
-		}
-	}
-	for (int i = 0; i < stages; i++) {
-		assert_int_equal(players[i].at, players[i].s.count);
-		assert_int_equal(players[i].forwards, micros);
-		assert_int_equal(players[i].backwards, forward_only ? 0 : micros);
-		schedule_finish(&players[i].s);
-	}
+	return p->end - 3 * p->options.micros * p->options.chunks;
+}
+
+/* (stages − 1)/micros of the time that a rank computes. */
+static void judge_1f1b(const struct pipeline *p)
+{
+	assert_int_equal(idle(p), 3 * (p->options.stages - 1));
+}
+
+/* (stages − 1)/(chunks·micros); with micro-batches left over never above that of the next multiple, nor above 1F1B's. */
+static void judge_interleaved(const struct pipeline *p)
+{
+	const struct schedule_options *o = &p->options;
+	int missing = (o->stages - o->micros % o->stages) % o->stages;
+	assert_true(idle(p) >= 3 * (o->stages - 1));
+	assert_true(idle(p) <= 3 * (o->stages - 1) + 3 * o->chunks * missing);
+	assert_true(idle(p) <= 3 * (o->stages - 1) * o->chunks);
+}
+
+/* A third of 1F1B's from as many micro-batches as stages on; never above. */
+static void judge_zero_bubble(const struct pipeline *p)
+{
+	int stages = p->options.stages;
+	if (p->options.micros >= stages)
+		assert_int_equal(idle(p), stages - 1);
+	else
+		assert_in_range(idle(p), 0, 3 * (stages - 1));
+}
+
+/* One chunk: micro-batches run through without a gap. */
+static void judge_forward(const struct pipeline *p)
+{
+	if (p->options.chunks == 1)
+		assert_int_equal(p->end, p->options.micros + p->options.stages - 1);
 }
 
 static void test_1f1b(void **state)
 {
 	(void)state;
-	for (int stages = 1; stages <= STAGES; stages++)
-		for (int micros = 1; micros <= MICROS; micros++)
-			play(stages, micros, false);
+	play_all(SCHEDULE_1F1B, judge_1f1b);
+}
+
+static void test_interleaved(void **state)
+{
+	(void)state;
+	play_all(SCHEDULE_INTERLEAVED, judge_interleaved);
+}
+
+static void test_zero_bubble(void **state)
+{
+	(void)state;
+	play_all(SCHEDULE_ZERO_BUBBLE, judge_zero_bubble);
 }
 
 static void test_forward(void **state)
 {
 	(void)state;
-	for (int stages = 1; stages <= STAGES; stages++)
-		for (int micros = 1; micros <= MICROS; micros++)
-			play(stages, micros, true);
+	play_all(SCHEDULE_FORWARD, judge_forward);
 }
 
-int main(void)
+/* What a transfer time adds to a step: the way there and back at its head and tail, nothing for each micro-batch. */
+static int added(const struct schedule_options *o, int unit, int transfer)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_1f1b), cmocka_unit_test(test_forward)};
+	struct pipeline_costs costs = {.forward = unit, .input = unit, .weight = unit};
+	int without = pipeline_play(o, &costs)->end;
+	costs.transfer = transfer;
+	return pipeline_play(o, &costs)->end - without;
+}
+
+static void test_hidden(void **state)
+{
+	(void)state;
+	for (int stages = 2; stages <= 8; stages += 2)
+		for (int times = 2; times <= 4; times++) {
+			struct schedule_options o = {SCHEDULE_ZERO_BUBBLE, stages, 0, 1, stages * times};
+			assert_in_range(added(&o, 2, 1), 0, 4 * (stages - 1));
+			assert_in_range(added(&o, 10, 1), 0, 4 * (stages - 1));
+			o.kind = SCHEDULE_INTERLEAVED;
+			for (o.chunks = 1; o.chunks <= 3; o.chunks++) {
+				assert_in_range(added(&o, 1, 1), 0, 2 * (stages * o.chunks - 1));
+				assert_in_range(added(&o, 10, 1), 0, 2 * (stages * o.chunks - 1));
+			}
+		}
+}
+
+static void test_possible(void **state)
+{
+	(void)state;
+	assert_true(schedule_possible(&(struct schedule_options){SCHEDULE_INTERLEAVED, 2, 1, 4, 1}));
+	assert_false(schedule_possible(&(struct schedule_options){SCHEDULE_INTERLEAVED, 1, 0, 2, 8}));
+	assert_false(schedule_possible(&(struct schedule_options){SCHEDULE_1F1B, 4, 0, 2, 8}));
+	assert_false(schedule_possible(&(struct schedule_options){SCHEDULE_ZERO_BUBBLE, 4, 0, 2, 8}));
+	assert_false(schedule_possible(&(struct schedule_options){SCHEDULE_1F1B, 4, 4, 1, 8}));
+	assert_false(schedule_possible(&(struct schedule_options){SCHEDULE_1F1B, 4, 0, 1, 0}));
+	assert_false(schedule_possible(&(struct schedule_options){SCHEDULE_INTERLEAVED, 4, 0, 0, 8}));
+}
+
+/* Draws a line a rank, two characters a unit of time: a letter and the micro-batch; chunk 1 in small letters. */
+static void draw(char *out, const struct pipeline *p)
+{
+	for (int i = 0; i < p->options.stages; i++) {
+		const struct pipeline_rank *r = &p->ranks[i];
+		char *line = out + sprintf(out, "%d  ", i);
+		memset(line, '.', (size_t)p->end * 2);
+		for (int j = 0; j < r->span_count; j++) {
+			const struct pipeline_span *s = &r->spans[j];
+			char letter = "FBBW"[s->action->kind];
+			memset(line + s->start * 2, '-', (size_t)(s->end - s->start) * 2);
+			line[s->start * 2] = (char)(letter + (s->action->chunk ? 'a' - 'A' : 0));
+			line[s->start * 2 + 1] = (char)('0' + s->action->micro);
+		}
+		out = line + p->end * 2;
+		*out++ = '\n';
+	}
+	*out = 0;
+}
+
+static void test_pictures(void **state)
+{
+	static const struct schedule_options shown[] = {
+		{SCHEDULE_1F1B, 4, 0, 1, 8}, {SCHEDULE_INTERLEAVED, 4, 0, 2, 8}, {SCHEDULE_ZERO_BUBBLE, 4, 0, 1, 8},
+	};
+	static const struct pipeline_costs unit = {.forward = 1, .input = 1, .weight = 1};
+	static char text[1 << 16], picture[1 << 12];
+	FILE *f = fopen(document, "r");
+
+	(void)state;
+	assert_non_null(f);
+	text[fread(text, 1, sizeof text - 1, f)] = 0;
+	fclose(f);
+	for (int i = 0; i < 3; i++) {
+		draw(picture, pipeline_play(&shown[i], &unit));
+		if (!strstr(text, picture))
+			fail_msg("%s should show\n%s", document, picture);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_1f1b), cmocka_unit_test(test_interleaved), cmocka_unit_test(test_zero_bubble),
+		cmocka_unit_test(test_forward), cmocka_unit_test(test_hidden), cmocka_unit_test(test_possible),
+		cmocka_unit_test(test_pictures),
+	};
+	if (argc != 2) {
+		fprintf(stderr, "give the path of docs/schedules.md\n");
+		return 2;
+	}
+	document = argv[1];
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
