@@ -12,7 +12,8 @@
 
 enum memory_kind {
 	MEMORY_WEIGHTS,       /* in the compute type */
-	MEMORY_GRADIENTS,     /* main gradients */
+	MEMORY_GRADIENTS,     /* main gradients of parameters that tensor ranks share out */
+	MEMORY_WHOLE_GRADIENTS, /* and of those that each tensor rank has whole: with sequence parallelism partial sums */
 	MEMORY_OPTIMIZER,     /* master weights and moments */
 	MEMORY_ACTIVATIONS,   /* kept from forward to backward */
 	MEMORY_SCRATCH,       /* dead after the op sequence that wrote it */

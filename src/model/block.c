@@ -56,8 +56,8 @@ void block_build_saved(struct block_saved *s, const struct block *b, struct memo
 		.lse = take_lse(b, memory, MEMORY_ACTIVATIONS),
 		.x1 = env_rows(env, memory, MEMORY_ACTIVATIONS, C),
 		.n2 = env_rows(env, memory, MEMORY_ACTIVATIONS, C),
-		.pre = env_rows(env, memory, MEMORY_ACTIVATIONS, F),
-		.g = env_rows(env, memory, MEMORY_ACTIVATIONS, F),
+		.pre = env_tokens(env, memory, MEMORY_ACTIVATIONS, F),
+		.g = env_tokens(env, memory, MEMORY_ACTIVATIONS, F),
 	};
 	norm_build_saved(&s->norm1, env, memory, MEMORY_ACTIVATIONS);
 	norm_build_saved(&s->norm2, env, memory, MEMORY_ACTIVATIONS);
@@ -72,7 +72,7 @@ void block_build_scratch(struct block_scratch *s, const struct block *b, struct 
 		.dx1 = env_rows(env, memory, MEMORY_SCRATCH, C),
 		.da = take_heads(b, memory, MEMORY_SCRATCH),
 		.dqkv = take_qkv(b, memory, MEMORY_SCRATCH),
-		.dpre = env_rows(env, memory, MEMORY_SCRATCH, F),
+		.dpre = env_tokens(env, memory, MEMORY_SCRATCH, F),
 		.delta = take_lse(b, memory, MEMORY_SCRATCH),
 	};
 	if (env->model->dropout > 0)

@@ -3,7 +3,8 @@
  *   n1 = norm1(x)        a = attention(qkv(n1))      x1 = x + dropout(out(a) + b)
  *   n2 = norm2(x1)       g = gelu(up(n2))            y = x1 + dropout(down(g) + b)
  *
- * qkv and up are column-parallel, out and down row-parallel: two sums over tensor ranks forward, two backward. */
+ * qkv and up are column-parallel, out and down row-parallel: two sums over tensor ranks forward, two backward; with
+ * sequence parallelism two gathers and two reduce-scatters forward, four and two backward. */
 #ifndef MTRAIN_MODEL_BLOCK_H
 #define MTRAIN_MODEL_BLOCK_H
 
@@ -21,13 +22,13 @@ struct block {
 /* What a block keeps of one micro-batch from forward to backward: 32·N·C bytes in 16 bits with F = 4C and one KV
  * head a head, and the statistics. */
 struct block_saved {
-	struct tensor x;   /* [N, C], the input: written by whoever runs before */
-	struct tensor n1;  /* [N, C] */
+	struct tensor x;   /* [rows, C], the input: written by whoever runs before */
+	struct tensor n1;  /* [rows, C] */
 	struct tensor qkv; /* [N, KV/tp, G+2, D] */
 	struct tensor a;   /* [N, H/tp, D] */
 	struct tensor lse; /* S [B, H/tp, T] */
-	struct tensor x1;  /* [N, C] */
-	struct tensor n2;  /* [N, C] */
+	struct tensor x1;  /* [rows, C] */
+	struct tensor n2;  /* [rows, C] */
 	struct tensor pre; /* [N, F/tp], before the GELU */
 	struct tensor g;   /* [N, F/tp] */
 	struct norm_saved norm1, norm2;
@@ -35,9 +36,9 @@ struct block_saved {
 
 /* Dead after the call; one for all blocks of a rank. */
 struct block_scratch {
-	struct tensor rows;   /* [N, C]: output of a row-parallel linear; gradient of a norm's output */
-	struct tensor branch; /* [N, C]: gradient of a branch behind its dropout */
-	struct tensor dx1;    /* [N, C] */
+	struct tensor rows;   /* [rows, C]: output of a row-parallel linear; gradient of a norm's output */
+	struct tensor branch; /* [rows, C]: gradient of a branch behind its dropout */
+	struct tensor dx1;    /* [rows, C] */
 	struct tensor da;     /* [N, H/tp, D] */
 	struct tensor dqkv;   /* [N, KV/tp, G+2, D] */
 	struct tensor dpre;   /* [N, F/tp] */
@@ -48,11 +49,11 @@ void block_build(struct block *b, const struct env *env, struct memory *memory, 
 void block_build_saved(struct block_saved *s, const struct block *b, struct memory *memory);
 void block_build_scratch(struct block_scratch *s, const struct block *b, struct memory *memory);
 
-/* y [N, C] from s->x; fills the rest of s. */
+/* y [rows, C] from s->x; fills the rest of s. */
 void block_forward(const struct block *b, const struct block_saved *s, const struct block_scratch *w, struct tensor y,
 		   const struct pass *pass);
 
-/* d [N, C] is dy on entry and dx on return; parameter gradients are added. */
+/* d [rows, C] is dy on entry and dx on return; parameter gradients are added. */
 void block_backward(const struct block *b, const struct block_saved *s, const struct block_scratch *w, struct tensor d,
 		    const struct pass *pass);
 

@@ -12,9 +12,9 @@ void embedding_forward(const struct embedding *b, struct tensor x, struct tensor
 {
 	const struct env *env = b->env;
 	op_embedding_forward(env->dev, &(struct op_embedding_forward){
-		.out = x, .tokens = tokens, .table = b->token->weight, .first = b->first,
+		.out = env_partial(env, x), .tokens = tokens, .table = b->token->weight, .first = b->first,
 	});
-	env_sum_end(env, env_sum_begin(env, x));
+	env_reduce(env, x);
 	op_position_forward(env->dev, &(struct op_position_forward){
 		.out = x, .x = x, .table = b->position->weight,
 		.dropout = env_dropout(env, pass, 0, DROPOUT_EMBEDDING),
@@ -30,6 +30,6 @@ void embedding_backward(const struct embedding *b, struct tensor d, struct tenso
 		.dropout = env_dropout(env, pass, 0, DROPOUT_EMBEDDING),
 	});
 	op_embedding_backward(env->dev, &(struct op_embedding_backward){
-		.dtable = b->token->grad, .dout = d, .tokens = tokens, .order = order, .first = b->first,
+		.dtable = b->token->grad, .dout = env_gather(env, d), .tokens = tokens, .order = order, .first = b->first,
 	});
 }

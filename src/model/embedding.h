@@ -16,10 +16,10 @@ struct embedding {
 
 void embedding_build(struct embedding *b, const struct env *env, struct memory *memory);
 
-/* x [N, C] of tokens I32 [N]. */
+/* x [rows, C] of tokens I32 [N]. */
 void embedding_forward(const struct embedding *b, struct tensor x, struct tensor tokens, const struct pass *pass);
 
-/* Adds to the tables' gradients; d [N, C] is the gradient of x and is spoilt. order: I32 [N], rows sorted by token. */
+/* Adds to the tables' gradients; d [rows, C] is the gradient of x and is spoilt. order: I32 [N], rows sorted by token. */
 void embedding_backward(const struct embedding *b, struct tensor d, struct tensor tokens, struct tensor order,
 			const struct pass *pass);
 

@@ -1,7 +1,10 @@
 /* env.h: what every part of the model stands on: the device, the tensor group, the shapes of a micro-batch.
  *
- * One per rank, made by gpt.c; the parts keep a pointer. It also holds the one piece of communication that all
- * layers share: the sum over tensor ranks, begun on its own queue so that computing can go on beside it. */
+ * One per rank, made by gpt.c; the parts keep a pointer. It also holds the communication that all layers share. Between
+ * the linears of a layer the residual stream is either whole on every tensor rank, or, with sequence parallelism
+ * (Korthikanti et al. 2022), each rank has N/tensor of the micro-batch's N rows and does norms, dropout and residuals for
+ * those alone. A partial sum [N, C] then ends in a reduce-scatter to rows instead of an all-reduce, and a column-parallel
+ * linear's input is gathered first. Both run on the tensor queue, so that computing can go on beside them. */
 #ifndef MTRAIN_MODEL_ENV_H
 #define MTRAIN_MODEL_ENV_H
 
@@ -18,7 +21,12 @@ struct env {
 	enum dtype dtype;  /* T, compute type */
 	int64_t batch;     /* B: samples of a micro-batch */
 	int64_t tokens;    /* N = B·T */
+	bool sequence;     /* sequence parallelism */
+	int64_t rows;      /* rows of the residual stream here: N, or N/tensor */
+	int64_t first_row; /* of the micro-batch's rows, the first one here */
 	uint64_t seed;
+	struct tensor gathered; /* [N, C], sequence parallelism: a whole input, until the next gather */
+	struct tensor partial;  /* [N, C], sequence parallelism: a partial sum, until it is reduced */
 };
 
 /* Where a dropout mask sits: site = 8·layer + kind (rng.h). */
@@ -32,12 +40,32 @@ struct pass {
 
 struct dropout env_dropout(const struct env *env, const struct pass *pass, int64_t layer, enum dropout_kind kind);
 
-/* Begins t = Σ over tensor ranks on the tensor queue, after what is computed so far. Computing that reads t must wait for the
- * mark with env_sum_end; with one tensor rank both do nothing. */
-struct mark env_sum_begin(const struct env *env, struct tensor t);
-void env_sum_end(const struct env *env, struct mark m);
+/* The whole of x [rows, C] over tensor ranks: begun after what is computed so far. Gives x itself where it is whole
+ * already, else env.gathered; computing that reads it must wait for the mark with env_wait. */
+struct tensor env_gather_begin(const struct env *env, struct tensor x, struct mark *done);
 
-/* An activation [N, columns] in the compute type. */
+/* The same, waited for. */
+struct tensor env_gather(const struct env *env, struct tensor x);
+
+/* Where a partial sum that ends as out [rows, C] is to be computed: out itself, or env.partial. */
+struct tensor env_partial(const struct env *env, struct tensor out);
+
+/* Begins out = this rank's rows of Σ over tensor ranks of the tensor that env_partial gave, after what is computed so far.
+ * Computing that reads out, or computes the next partial sum, must wait for the mark. */
+struct mark env_reduce_begin(const struct env *env, struct tensor out);
+
+/* The same, waited for. */
+void env_reduce(const struct env *env, struct tensor out);
+
+void env_wait(const struct env *env, struct mark m);
+
+/* Takes gathered and partial. */
+void env_build(struct env *env, struct memory *memory);
+
+/* An activation in the compute type: [rows, columns], split as the residual stream is. */
 struct tensor env_rows(const struct env *env, struct memory *memory, enum memory_kind kind, int64_t columns);
+
+/* [N, columns], whole micro-batch. */
+struct tensor env_tokens(const struct env *env, struct memory *memory, enum memory_kind kind, int64_t columns);
 
 #endif

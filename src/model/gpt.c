@@ -31,11 +31,16 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 			.dev = o->dev, .tensor = o->tensor, .tensor_size = o->tensor_size,
 			.tensor_rank = o->tensor_rank, .model = o->model, .params = o->params,
 			.dtype = o->params->dtype, .batch = o->batch, .tokens = o->batch * o->model->sequence,
-			.seed = o->seed,
+			.seed = o->seed, .sequence = o->sequence && o->tensor_size > 1,
 		},
 		.first = o->stage == 0, .last = o->stage == o->stages - 1,
 		.first_layer = o->first_layer, .layers = o->layers, .slot_count = o->slots,
 	};
+	struct env *env = &g->env;
+	env->rows = env->sequence ? env->tokens / env->tensor_size : env->tokens;
+	env->first_row = env->sequence ? env->rows * env->tensor_rank : 0;
+	check(!env->sequence || env->tokens % env->tensor_size == 0);
+	env_build(env, memory);
 	if (g->first)
 		embedding_build(&g->embedding, &g->env, memory);
 	g->blocks = zeroed((size_t)o->layers, sizeof *g->blocks);

@@ -26,7 +26,7 @@ struct gpt {
 	struct block *blocks;        /* [layers] */
 	struct head head;            /* last stage */
 	struct block_scratch scratch;
-	struct tensor last_x;        /* [N, C], the last block's output on the last stage */
+	struct tensor last_x;        /* [rows, C], the last block's output on the last stage */
 	struct gpt_slot *slots;
 	int slot_count;
 };
@@ -40,6 +40,7 @@ struct gpt_options {
 	int stage, stages;
 	int64_t first_layer, layers;
 	int64_t batch; /* B */
+	bool sequence; /* sequence parallelism, where there is more than one tensor rank; B·T must divide by them */
 	uint64_t seed;
 	int slots;
 };
@@ -52,14 +53,14 @@ void gpt_finish(struct gpt *g);
 /* The limits that the device's ops must serve for the stage. */
 struct dev_limits gpt_limits(const struct gpt *g);
 
-/* The input activation [N, C] of a slot: a stage that is not the first receives into it. */
+/* The input activation [rows, C] of a slot: a stage that is not the first receives into it. */
 struct tensor gpt_input(const struct gpt *g, int slot);
 
-/* Forward of slot. Not last: y [N, C] is written. Last: the losses are added to totals, and in training d [N, C]
+/* Forward of slot. Not last: y [rows, C] is written. Last: the losses are added to totals, and in training d [rows, C]
  * becomes the gradient of the last block's output, ready for gpt_backward. */
 void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor totals, struct tensor d);
 
-/* Backward of slot: d [N, C] is the gradient of the stage's output on entry (last stage: as gpt_forward left it) and of its
+/* Backward of slot: d [rows, C] is the gradient of the stage's output on entry (last stage: as gpt_forward left it) and of its
  * input on return (first stage: spoilt). */
 void gpt_backward(const struct gpt *g, int slot, struct tensor d);
 

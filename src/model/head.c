@@ -43,11 +43,12 @@ static void logits_forward(const struct head *h, struct tensor logits, struct te
 	op_gemm(h->env->dev, &(struct op_gemm){.out = logits, .a = rows, .b = h->weight->weight, .b_transposed = true});
 }
 
-/* One block: rows begin … begin+count of the micro-batch. */
-static void block_loss(const struct head *h, int64_t begin, int64_t count, struct tensor targets, bool training)
+/* One block: rows begin … begin+count of the micro-batch, normed [N, C]. */
+static void block_loss(const struct head *h, struct tensor normed, int64_t begin, int64_t count, struct tensor targets,
+		       bool training)
 {
 	const struct env *env = h->env;
-	struct tensor rows = tensor_rows(h->normed, begin, count);
+	struct tensor rows = tensor_rows(normed, begin, count);
 	struct tensor target = tensor_rows(targets, begin, count);
 	struct tensor logits = tensor_rows(h->logits, 0, count);
 	struct tensor lse = tensor_rows(h->lse, 0, count);
@@ -73,7 +74,7 @@ static void block_loss(const struct head *h, int64_t begin, int64_t count, struc
 		.first = h->first, .valid = h->valid, .sequence = env->model->sequence,
 	});
 	op_gemm(env->dev, &(struct op_gemm){
-		.out = tensor_rows(h->dnormed, begin, count), .a = logits, .b = h->weight->weight,
+		.out = tensor_rows(env_partial(env, h->dnormed), begin, count), .a = logits, .b = h->weight->weight,
 	});
 	op_gemm(env->dev, &(struct op_gemm){
 		.out = h->weight->grad, .a = logits, .a_transposed = true, .b = rows, .accumulate = true,
@@ -86,15 +87,16 @@ void head_loss(const struct head *h, struct tensor x, struct tensor targets, str
 	const struct env *env = h->env;
 
 	norm_forward(&h->norm, &h->saved, h->normed, x);
+	struct tensor normed = env_gather(env, h->normed);
 	for (int64_t begin = 0; begin < env->tokens; begin += h->block) {
 		int64_t left = env->tokens - begin;
-		block_loss(h, begin, left < h->block ? left : h->block, targets, pass->training);
+		block_loss(h, normed, begin, left < h->block ? left : h->block, targets, pass->training);
 	}
 	if (env->tensor_rank == 0)
 		op_loss_total(env->dev, &(struct op_loss_total){.totals = totals, .losses = h->losses, .targets = targets});
 	if (!pass->training)
 		return;
-	env_sum_end(env, env_sum_begin(env, h->dnormed));
+	env_reduce(env, h->dnormed);
 	norm_backward(&h->norm, &h->saved, d, h->dnormed, (struct tensor){0}, x);
 }
 

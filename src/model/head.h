@@ -20,8 +20,8 @@ struct head {
 
 	/* scratch */
 	struct norm_saved saved;
-	struct tensor normed;  /* [N, C] */
-	struct tensor dnormed; /* [N, C] */
+	struct tensor normed;  /* [rows, C] */
+	struct tensor dnormed; /* [rows, C] */
 	struct tensor logits;  /* [block, V/tp] */
 	struct tensor stats;   /* S [tp, block, 3] */
 	struct tensor lse;     /* S [block] */
@@ -31,8 +31,8 @@ struct head {
 /* token: the token table's entry when the head is tied and the embedding is on this rank too, else NULL. */
 void head_build(struct head *h, const struct env *env, struct memory *memory, struct param *token);
 
-/* Losses of x [N, C] against targets I32 [N] (−1: masked), added to totals F64 [≥ 2] = {Σ loss, tokens} on tensor rank 0.
- * Training: also d [N, C] = gradient of x for a loss scale of scalars.loss_scale/T a token, and the head's and norm's
+/* Losses of x [rows, C] against targets I32 [N] (−1: masked), added to totals F64 [≥ 2] = {Σ loss, tokens} on tensor rank 0.
+ * Training: also d [rows, C] = gradient of x for a loss scale of scalars.loss_scale/T a token, and the head's and norm's
  * parameter gradients. Evaluation: d is left alone. */
 void head_loss(const struct head *h, struct tensor x, struct tensor targets, struct tensor totals, struct tensor d,
 	       const struct pass *pass);

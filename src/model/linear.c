@@ -35,7 +35,7 @@ struct tensor linear_dbias(const struct linear *l)
 void linear_column_forward(const struct linear *l, struct tensor y, struct tensor x)
 {
 	op_gemm(l->env->dev, &(struct op_gemm){
-		.out = y, .a = x, .b = weight(l), .b_transposed = true,
+		.out = y, .a = env_gather(l->env, x), .b = weight(l), .b_transposed = true,
 		.epilogue = l->bias ? GEMM_BIAS : GEMM_PLAIN, .bias = linear_bias(l),
 	});
 }
@@ -43,15 +43,17 @@ void linear_column_forward(const struct linear *l, struct tensor y, struct tenso
 void linear_gelu_forward(const struct linear *l, struct tensor y, struct tensor pre, struct tensor x)
 {
 	op_gemm(l->env->dev, &(struct op_gemm){
-		.out = y, .a = x, .b = weight(l), .b_transposed = true,
+		.out = y, .a = env_gather(l->env, x), .b = weight(l), .b_transposed = true,
 		.epilogue = GEMM_BIAS_GELU, .bias = linear_bias(l), .aux = pre, .gelu = l->env->model->activation,
 	});
 }
 
 void linear_row_forward(const struct linear *l, struct tensor y, struct tensor x)
 {
-	op_gemm(l->env->dev, &(struct op_gemm){.out = y, .a = x, .b = weight(l), .b_transposed = true});
-	env_sum_end(l->env, env_sum_begin(l->env, y));
+	op_gemm(l->env->dev, &(struct op_gemm){
+		.out = env_partial(l->env, y), .a = x, .b = weight(l), .b_transposed = true,
+	});
+	env_reduce(l->env, y);
 }
 
 static void weight_backward(const struct linear *l, struct tensor dy, struct tensor x)
@@ -64,26 +66,31 @@ static void weight_backward(const struct linear *l, struct tensor dy, struct ten
 
 void linear_column_backward(const struct linear *l, struct tensor dx, struct tensor dy, struct tensor x)
 {
-	op_gemm(l->env->dev, &(struct op_gemm){.out = dx, .a = dy, .b = weight(l)});
-	struct mark sum = env_sum_begin(l->env, dx);
-	weight_backward(l, dy, x);
+	struct mark gathered;
+	struct tensor whole = env_gather_begin(l->env, x, &gathered);
+	op_gemm(l->env->dev, &(struct op_gemm){.out = env_partial(l->env, dx), .a = dy, .b = weight(l)});
+	struct mark sum = env_reduce_begin(l->env, dx);
+	env_wait(l->env, gathered);
+	weight_backward(l, dy, whole);
 	if (l->bias)
 		op_bias_backward(l->env->dev, &(struct op_bias_backward){.dbias = linear_dbias(l), .dout = dy});
-	env_sum_end(l->env, sum);
+	env_wait(l->env, sum);
 }
 
 void linear_row_backward(const struct linear *l, struct tensor dx, struct tensor dy, struct tensor x)
 {
-	op_gemm(l->env->dev, &(struct op_gemm){.out = dx, .a = dy, .b = weight(l)});
-	weight_backward(l, dy, x);
+	struct tensor whole = env_gather(l->env, dy);
+	op_gemm(l->env->dev, &(struct op_gemm){.out = dx, .a = whole, .b = weight(l)});
+	weight_backward(l, whole, x);
 }
 
 void linear_row_gelu_backward(const struct linear *l, struct tensor dpre, struct tensor dy, struct tensor x,
 			      struct tensor pre)
 {
+	struct tensor whole = env_gather(l->env, dy);
 	op_gemm(l->env->dev, &(struct op_gemm){
-		.out = dpre, .a = dy, .b = weight(l),
+		.out = dpre, .a = whole, .b = weight(l),
 		.epilogue = GEMM_DGELU, .aux = pre, .gelu = l->env->model->activation,
 	});
-	weight_backward(l, dy, x);
+	weight_backward(l, whole, x);
 }

@@ -21,19 +21,23 @@ struct linear {
 void linear_build(struct linear *l, const struct env *env, struct memory *memory, int64_t in, bool has_bias,
 		  const char *name);
 
-/* y [N, out] = x [N, in]·Wᵀ + b. */
+/* Below, an input of a column-parallel linear and an output of a row-parallel one are split as the residual stream is,
+ * [rows, C] (env.h): gathered before the product, reduced behind it. What lies between the two linears is [N, …]. */
+
+/* y [N, out] = x [rows, in]·Wᵀ + b. */
 void linear_column_forward(const struct linear *l, struct tensor y, struct tensor x);
 
 /* pre [N, out] = x·Wᵀ + b, y = gelu(pre), in one op. Without bias the bias is not there, not zero. */
 void linear_gelu_forward(const struct linear *l, struct tensor y, struct tensor pre, struct tensor x);
 
-/* y [N, out] = Σ over tensor ranks of x [N, in]·Wᵀ; the bias is not added. Waits: computing may read y. */
+/* y [rows, out] = Σ over tensor ranks of x [N, in]·Wᵀ; the bias is not added. Waits: computing may read y. */
 void linear_row_forward(const struct linear *l, struct tensor y, struct tensor x);
 
-/* dx [N, in] = Σ over tensor ranks of dy·W; dW += dyᵀ·x, db += Σ dy. The weight gradient runs beside the sum. */
+/* dx [rows, in] = Σ over tensor ranks of dy [N, out]·W; dW += dyᵀ·x, db += Σ dy. The weight gradient runs beside the
+ * sum, and the input, where it is split, is gathered again beside the input gradient. */
 void linear_column_backward(const struct linear *l, struct tensor dx, struct tensor dy, struct tensor x);
 
-/* dx [N, in] = dy [N, out]·W; dW += dyᵀ·x. The bias gradient belongs to the op that added the bias. */
+/* dx [N, in] = dy [rows, out]·W; dW += dyᵀ·x. The bias gradient belongs to the op that added the bias. */
 void linear_row_backward(const struct linear *l, struct tensor dx, struct tensor dy, struct tensor x);
 
 /* The same behind a GELU: x = gelu(pre), dpre = (dy·W) ∘ gelu′(pre). */

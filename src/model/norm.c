@@ -13,8 +13,8 @@ void norm_build_saved(struct norm_saved *s, const struct env *env, struct memory
 	enum dtype sum = dtype_sum(env->dtype);
 	*s = (struct norm_saved){0};
 	if (env->model->norm == NORM_LAYER)
-		s->mean = arena_1d(&memory->arena[kind], sum, env->tokens);
-	s->rstd = arena_1d(&memory->arena[kind], sum, env->tokens);
+		s->mean = arena_1d(&memory->arena[kind], sum, env->rows);
+	s->rstd = arena_1d(&memory->arena[kind], sum, env->rows);
 }
 
 static struct tensor bias_of(const struct norm *n)

@@ -12,14 +12,14 @@ struct norm {
 
 /* What backward needs beside the input. */
 struct norm_saved {
-	struct tensor mean; /* S [N]; left out for RMSNorm */
-	struct tensor rstd; /* S [N] */
+	struct tensor mean; /* S [rows]; left out for RMSNorm */
+	struct tensor rstd; /* S [rows] */
 };
 
 void norm_build(struct norm *n, const struct env *env, struct memory *memory, const char *name);
 void norm_build_saved(struct norm_saved *s, const struct env *env, struct memory *memory, enum memory_kind kind);
 
-/* out [N, C] = norm(x [N, C]). */
+/* out [rows, C] = norm(x [rows, C]). */
 void norm_forward(const struct norm *n, const struct norm_saved *s, struct tensor out, struct tensor x);
 
 /* sum = residual + dropout(x + bias), out = norm(sum), in one pass. bias may be left out. */

@@ -157,7 +157,7 @@ struct param *param_use(struct param_table *t, struct memory *memory, bool copy,
 	p->owner = !copy && (p->split != PARAM_WHOLE || t->tensor_rank == 0);
 	p->weight = arena_tensor(&memory->arena[MEMORY_WEIGHTS], t->dtype, p->dims, local);
 	if (!t->frozen)
-		p->grad = arena_tensor(&memory->arena[MEMORY_GRADIENTS], dtype_sum(t->dtype), p->dims, local);
+		p->grad = arena_tensor(&memory->arena[p->split == PARAM_WHOLE ? MEMORY_WHOLE_GRADIENTS : MEMORY_GRADIENTS], dtype_sum(t->dtype), p->dims, local);
 	return p;
 }
 

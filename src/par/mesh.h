@@ -12,11 +12,15 @@
 
 enum axis { AXIS_TENSOR, AXIS_CONTEXT, AXIS_DATA, AXIS_PIPELINE, AXES };
 
+/* Sequence parallelism beside tensor parallelism; auto: wherever the tokens of a micro-batch divide by tensor. */
+enum sequence_choice { SEQUENCE_AUTO, SEQUENCE_ON, SEQUENCE_OFF };
+
 /* [parallel] of the settings. */
 struct parallel_settings {
 	int64_t data;     /* 0: auto, world / (tensor·pipeline) */
 	int64_t tensor;
 	int64_t pipeline;
+	enum sequence_choice sequence;
 	const char *stages; /* "auto" or layers of each stage: "9,10,10,9" */
 };
 

@@ -84,6 +84,10 @@ static bool check_batch(const struct config *c, struct error *e)
 	const struct batch_settings *b = &c->batch;
 	if (b->global == 0 || b->micro == 0)
 		return true;
+	if (c->parallel.sequence == SEQUENCE_ON && b->micro * c->model.sequence % c->parallel.tensor != 0)
+		return wrong(c, e, "parallel.sequence = true, but the %lld tokens of a micro-batch cannot be split evenly over "
+			     "parallel.tensor = %lld ranks: false or auto would do", (long long)(b->micro * c->model.sequence),
+			     (long long)c->parallel.tensor);
 	if (c->parallel.data == 0)
 		return multiple(c, "batch.global", b->global, "batch.micro", b->micro, e);
 	char name[64];

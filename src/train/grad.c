@@ -8,7 +8,8 @@
 void grad_build(struct grad *g, const struct grad_options *o, struct memory *memory)
 {
 	const struct param_table *t = o->params;
-	*g = (struct grad){.dev = o->dev, .groups = o->groups, .memory = memory, .params = t, .rules = o->rules};
+	*g = (struct grad){.dev = o->dev, .groups = o->groups, .memory = memory, .params = t, .rules = o->rules,
+			   .partial = o->partial};
 	g->vector = arena_1d(&memory->arena[MEMORY_COMMUNICATION], F64, TOTALS + (int64_t)t->count * t->tensor);
 	g->owned = calloc((size_t)t->count, sizeof *g->owned);
 	g->slots = calloc((size_t)t->count, sizeof *g->slots);
@@ -55,10 +56,15 @@ void grad_reduce(struct grad *g, bool stop)
 	int64_t squares = g->vector.shape[0] - TOTALS;
 	enum dtype type = dtype_sum(g->params->dtype);
 
+	struct tensor whole = memory_whole(g->memory, MEMORY_WHOLE_GRADIENTS, type);
+
 	log_phase("gradient reduction");
+	if (g->partial)
+		sum(g, g->groups->tensor, Q_TENSOR, whole);
 	if (g->tied)
 		sum(g, g->groups->ends, Q_PIPE, g->tied->grad);
 	sum(g, g->groups->data, Q_DATA, memory_whole(g->memory, MEMORY_GRADIENTS, type));
+	sum(g, g->groups->data, Q_DATA, whole);
 
 	double asked = stop ? 1.0 : 0.0;
 	dev_write(g->dev, Q_COMPUTE, part(g, TOTAL_STOP, 1), &asked);

@@ -1,6 +1,7 @@
 /* grad.h: from each rank's gradients to one verdict: sums over ranks, the global norm, skip or update.
  *
- * Order: the tied embedding's two copies are added (first and last stage), then gradients are summed over data ranks
+ * Order: with sequence parallelism the gradients of parameters that every tensor rank has whole are added over
+ * tensor ranks, each of which saw a part of the rows; the tied embedding's two copies are added (first and last stage), then gradients are summed over data ranks
  * in FP32, then each parameter's owner squares its part in FP64. One sum over the world carries loss, token count, a stop
  * request and all squares: every slot of that vector has one contributor, so the sum is exact, and adding the slots in
  * parameter-table order gives a norm whose bits do not depend on the pipeline. A value that is not finite anywhere
@@ -19,6 +20,7 @@ struct grad {
 	const struct memory *memory;
 	const struct param_table *params;
 	const struct param *tied; /* this rank's copy of a token table that both ends hold; NULL: none */
+	bool partial;             /* gradients of whole parameters are partial sums over tensor ranks */
 	struct step_rules rules;
 	struct tensor vector;     /* F64 [TOTALS + params·tensor]: the totals, then a square sum for each share of each parameter */
 	struct tensor *owned;     /* gradients that this rank squares */
@@ -33,6 +35,7 @@ struct grad_options {
 	const struct model_settings *model;
 	struct step_rules rules;
 	bool first_copy; /* of the ranks that hold the same weights this one squares them: data rank 0 */
+	bool partial;    /* sequence parallelism is on */
 	bool ends;       /* the token table is on another stage too */
 };
 

@@ -52,6 +52,13 @@ double run_step_flops(const struct config *c)
 	return 3 * tokens * ((double)c->model.layers * layer_flops(&c->model) + head_flops(&c->model));
 }
 
+/* auto: wherever the rows of a micro-batch divide by the tensor ranks. */
+static bool sequence_on(const struct config *c, int tensor)
+{
+	bool divides = c->batch.micro * c->model.sequence % tensor == 0;
+	return tensor > 1 && c->parallel.sequence != SEQUENCE_OFF && divides;
+}
+
 /* All that takes memory, in one order: called once with measuring arenas and once with real ones. */
 static void build(struct run *r, struct device *dev)
 {
@@ -71,13 +78,13 @@ static void build(struct run *r, struct device *dev)
 	gpt_build(&r->gpt, &(struct gpt_options){
 		.model = &c->model, .params = &r->params, .dev = dev, .tensor = r->groups.tensor,
 		.tensor_size = tensor, .tensor_rank = m->at[AXIS_TENSOR], .stage = stage, .stages = stages,
-		.first_layer = first_layer, .layers = r->stage_layers[stage], .batch = c->batch.micro,
+		.first_layer = first_layer, .layers = r->stage_layers[stage], .batch = c->batch.micro, .sequence = sequence_on(c, tensor),
 		.seed = (uint64_t)c->run.seed, .slots = step_slots(&step),
 	}, &r->memory);
 	step_build(&r->step, &step, &r->gpt, &r->memory);
 	grad_build(&r->grad, &(struct grad_options){
 		.dev = dev, .groups = &r->groups, .params = &r->params, .model = &c->model, .rules = r->rules,
-		.first_copy = data_rank == 0, .ends = r->groups.ends != NULL,
+		.first_copy = data_rank == 0, .partial = sequence_on(c, tensor), .ends = r->groups.ends != NULL,
 	}, &r->memory);
 	optim_build(&r->optim, dev, &r->params, &r->rules, &r->memory);
 }

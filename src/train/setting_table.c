@@ -52,6 +52,9 @@ const struct setting setting_table[] = {
 	 .help = "ranks that share each layer"},
 	{"parallel", "pipeline", SETTING_COUNT, AT(parallel.pipeline), "1", "[1, 1048576]",
 	 .help = "stages the layers are split over"},
+	{"parallel", "sequence", SETTING_CHOICE, AT(parallel.sequence), "auto",
+	 .choices = CHOICES({"auto", SEQUENCE_AUTO}, {"true", SEQUENCE_ON}, {"false", SEQUENCE_OFF}),
+	 .help = "tensor ranks share norms, dropout and residuals by tokens; auto: where they divide"},
 	{"parallel", "stages", SETTING_TEXT, AT(parallel.stages), "auto",
 	 .help = "layers of each stage, as in 9,10,10,9; auto balances the head in"},
 

@@ -128,6 +128,7 @@ void step_train(struct step *s, const struct feed *feed, int64_t sample, struct 
 	struct job job = {.feed = feed, .sample = sample, .training = true, .totals = totals};
 
 	dev_zero(g->env.dev, Q_COMPUTE, memory_whole(s->memory, MEMORY_GRADIENTS, dtype_sum(g->env.dtype)));
+	dev_zero(g->env.dev, Q_COMPUTE, memory_whole(s->memory, MEMORY_WHOLE_GRADIENTS, dtype_sum(g->env.dtype)));
 	dev_zero(g->env.dev, Q_COMPUTE, totals);
 	carry_out(s, &s->train, s->ended, &job);
 }

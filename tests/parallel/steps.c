@@ -1,5 +1,5 @@
 /* One rank of a job that drives steps directly, to look where metrics cannot: run under the test of the same name with
- * the mesh in the arguments: steps DATA TENSOR PIPELINE.
+ * the mesh in the arguments: steps DATA TENSOR PIPELINE [section.key=value].
  *
  * Overflow: one forced at steps 0, 1 and n skips exactly that step on every rank. The run is compared with
  * one that never sees that step's samples: the weights that follow are the same bits.
@@ -150,31 +150,51 @@ static void expect_count(const char *what, int64_t got, int64_t want)
 	fprintf(stderr, "rank %d: %s: %lld, not %lld\n", log_rank(), what, (long long)got, (long long)want);
 }
 
-/* Two all-reduces a layer each way, one for the embedding, one for the head's input gradient, and one gather a
- * block of logits; nothing else on the tensor axis. One all-reduce of all gradients on the data axis. */
+/* Calls and bytes on the tensor axis. Without sequence parallelism two all-reduces a layer each way, one for the
+ * embedding, one for the head's input gradient; a gather of the loss statistics a block of logits. With it 2 gathers and 2
+ * reduce-scatters a layer forward, 4 and 2 backward, a reduce-scatter for the embedding and a gather for its gradient, a
+ * gather and a reduce-scatter for the head; and one all-reduce a step of the gradients of whole parameters. */
+static void count_tensor(const struct run *run, const struct comm_count *before, const struct comm_count *after)
+{
+	const struct env *env = &run->gpt.env;
+	int64_t micros = run->micros, bytes = env->tokens * env->model->hidden * 2; /* FP16 */
+	int64_t first = run->gpt.first, last = run->gpt.last, layers = run->gpt.layers;
+	int64_t all_reduces = env->sequence ? 1 : micros * (4 * layers + first + last);
+	int64_t gathers = (env->sequence ? micros * (6 * layers + first + last) : 0) + micros * last;
+	int64_t scatters = env->sequence ? micros * (4 * layers + first + last) : 0;
+	int64_t calls[COMM_CALLS], moved[COMM_CALLS];
+	for (int i = 0; i < COMM_CALLS; i++) {
+		calls[i] = after->calls[i] - before->calls[i];
+		moved[i] = after->bytes[i] - before->bytes[i];
+	}
+	int64_t whole = (int64_t)run->memory.arena[MEMORY_WHOLE_GRADIENTS].used;
+	int64_t stats = micros * last * env->tensor_size * env->tokens * 3 * 4;
+	expect_count("tensor all-reduces", calls[COMM_ALL_REDUCE], all_reduces);
+	expect_count("their bytes", moved[COMM_ALL_REDUCE], env->sequence ? whole : all_reduces * bytes);
+	expect_count("tensor gathers", calls[COMM_ALL_GATHER], gathers);
+	expect_count("their bytes", moved[COMM_ALL_GATHER], (gathers - micros * last) * bytes + stats);
+	expect_count("tensor reduce-scatters", calls[COMM_REDUCE_SCATTER], scatters);
+	expect_count("their bytes", moved[COMM_REDUCE_SCATTER], scatters * bytes);
+	expect_count("other tensor calls", calls[COMM_BROADCAST] + calls[COMM_EXCHANGE], 0);
+}
+
+/* On the data axis the two arenas of gradients, once a step; between stages an activation and a gradient for each
+ * micro-batch, of the rows that are here. */
 static void count(struct rig *r)
 {
 	const struct run *run = &r->run;
-	const struct config *c = &r->config;
 	struct scalars s;
 	double totals[TOTALS];
 	struct comm_count tensor = comm_count(run->groups.tensor), data = comm_count(run->groups.data),
 			  pipe = comm_count(run->groups.pipe);
 	one_step(&r->run, &s, totals);
 	struct comm_count after = comm_count(run->groups.tensor);
-	int64_t micros = run->micros, rows = run->gpt.env.tokens * c->model.hidden * 2;
-	if (comm_size(run->groups.tensor) > 1) {
-		int64_t sums = micros * (4 * run->gpt.layers + (run->gpt.first ? 1 : 0) + (run->gpt.last ? 1 : 0));
-		expect_count("tensor all-reduces", after.calls[COMM_ALL_REDUCE] - tensor.calls[COMM_ALL_REDUCE], sums);
-		expect_count("their bytes", after.bytes[COMM_ALL_REDUCE] - tensor.bytes[COMM_ALL_REDUCE], sums * rows);
-		expect_count("tensor gathers", after.calls[COMM_ALL_GATHER] - tensor.calls[COMM_ALL_GATHER],
-			     run->gpt.last ? micros : 0);
-		expect_count("other tensor calls",
-			     after.calls[COMM_REDUCE_SCATTER] + after.calls[COMM_BROADCAST] + after.calls[COMM_EXCHANGE], 0);
-	}
+	int64_t micros = run->micros, rows = run->gpt.env.rows * r->config.model.hidden * 2;
+	if (comm_size(run->groups.tensor) > 1)
+		count_tensor(run, &tensor, &after);
 	after = comm_count(run->groups.data);
 	if (comm_size(run->groups.data) > 1)
-		expect_count("data all-reduces", after.calls[COMM_ALL_REDUCE] - data.calls[COMM_ALL_REDUCE], 1);
+		expect_count("data all-reduces", after.calls[COMM_ALL_REDUCE] - data.calls[COMM_ALL_REDUCE], 2);
 	after = comm_count(run->groups.pipe);
 	if (comm_size(run->groups.pipe) > 1)
 		expect_count("pipeline bytes", after.bytes[COMM_EXCHANGE] - pipe.bytes[COMM_EXCHANGE],
@@ -188,15 +208,15 @@ int main(int argc, char **argv)
 	struct rig r = {0};
 	struct error e = {0};
 	char mesh[3][64];
-	const char *sets[3] = {mesh[0], mesh[1], mesh[2]};
+	const char *sets[4] = {mesh[0], mesh[1], mesh[2], argc == 5 ? argv[4] : NULL};
 
-	check(argc == 4);
+	check(argc == 4 || argc == 5);
 	snprintf(mesh[0], sizeof mesh[0], "parallel.data=%s", argv[1]);
 	snprintf(mesh[1], sizeof mesh[1], "parallel.tensor=%s", argv[2]);
 	snprintf(mesh[2], sizeof mesh[2], "parallel.pipeline=%s", argv[3]);
 	job_launch(&r.job, 60);
 	job_open(&r.job);
-	job_must(config_parse(&r.config, "steps.ini", settings, sizeof settings - 1, sets, 3, &e), &e);
+	job_must(config_parse(&r.config, "steps.ini", settings, sizeof settings - 1, sets, argc - 1, &e), &e);
 	job_must(config_check(&r.config, &e), &e);
 	open_run(&r);
 	for (int at = 0; at < STEPS; at += at < 1 ? 1 : STEPS / 2)
