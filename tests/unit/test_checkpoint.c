@@ -65,7 +65,7 @@ static void load_work(struct member *m)
 		snprintf(j->found, sizeof j->found, "%s", found.path);
 	}
 	if (good && found.path[0])
-		good = checkpoint_load(&found, m->world, m->dev, &s, j->weights_only, e);
+		good = checkpoint_load(&found, m->world, m->dev, &s, false, e);
 	j->good[m->rank] = good;
 	j->right[m->rank] = good && found.path[0] && layout_values(&s, false, false);
 	checkpoint_found_finish(&found);
@@ -340,38 +340,55 @@ static void test_every_tensor_counts(void **state)
 	assert_true(load(&j));
 }
 
-/* Weights alone: other tensors are zero on this side and may be anything on that. */
-static void weights_work(struct member *m)
+static void without_moments(struct state *s, struct member *m)
+{
+	(void)m;
+	for (int i = 0; i < s->count; i++)
+		if (strcmp(s->entries[i].name, "m/bias") == 0)
+			s->entries[i--] = s->entries[--s->count];
+}
+
+/* Loads, and looks for the right values in some entries and zeros in the others: weights_only, all but the weights;
+ * else the optional moment that the checkpoint does not have. */
+static void zeros_work(struct member *m)
 {
 	struct job *j = m->job;
-	struct state s, weights, others;
+	struct state s, full, zero;
 	struct checkpoint_found found;
 	struct error *e = &j->e[m->rank];
 	layout_build(&s, &j->layout, m, true);
-	moments_are_new(&s, m);
+	for (int i = 0; j->weights_only && i < s.count; i++)
+		if (strncmp(s.entries[i].name, "weight/", 7) != 0)
+			snprintf(s.entries[i].name, STATE_NAME, "new/%d", i); /* not in the checkpoint */
 	j->good[m->rank] = checkpoint_find(&found, j->dir, m->world, e) &&
-			   checkpoint_load(&found, m->world, m->dev, &s, true, e);
-	state_init(&weights);
-	state_init(&others);
-	for (int i = 0; i < s.count; i++)
-		if (strncmp(s.entries[i].name, "weight/", 7) == 0) {
-			state_add(&weights, &s.entries[i]);
-		} else {
-			snprintf(s.entries[i].name, STATE_NAME, "count"); /* any name that layout.h knows */
-			state_add(&others, &s.entries[i]);
-		}
-	j->right[m->rank] = layout_values(&weights, false, false) && layout_values(&others, false, true);
+			   checkpoint_load(&found, m->world, m->dev, &s, j->weights_only, e);
+	state_init(&full);
+	state_init(&zero);
+	for (int i = 0; i < s.count; i++) {
+		struct state_entry *entry = &s.entries[i];
+		bool weight = strncmp(entry->name, "weight/", 7) == 0;
+		bool zeroed = j->weights_only ? !weight : strcmp(entry->name, "m/bias") == 0;
+		if (j->weights_only && zeroed)
+			snprintf(entry->name, STATE_NAME, "count"); /* any name that layout.h knows */
+		state_add(zeroed ? &zero : &full, entry);
+	}
+	j->right[m->rank] = layout_values(&full, false, false) && layout_values(&zero, false, true) && zero.count > 0;
 	checkpoint_found_finish(&found);
 	state_finish(&s);
-	state_finish(&weights);
-	state_finish(&others);
+	state_finish(&full);
+	state_finish(&zero);
 }
 
-static void test_weights_only(void **state)
+static void test_zeros(void **state)
 {
-	struct job j = {.layout = {1, 2, 1, false}, .dir = fresh(state), .small = true};
+	struct job j = {.layout = {1, 2, 1, false}, .dir = fresh(state), .small = true, .weights_only = true};
 	assert_true(save(&j, 10));
-	assert_true(run(&j, weights_work));
+	assert_true(run(&j, zeros_work));
+	assert_true(j.right[0] && j.right[1]);
+	j.change = without_moments;
+	j.weights_only = false;
+	assert_true(save(&j, 20));
+	assert_true(run(&j, zeros_work));
 	assert_true(j.right[0] && j.right[1]);
 }
 
@@ -530,7 +547,7 @@ int main(void)
 		cmocka_unit_test(test_layouts),       cmocka_unit_test(test_one_flipped_byte),
 		cmocka_unit_test(test_each_flipped_byte), cmocka_unit_test(test_missing_and_cut),
 		cmocka_unit_test(test_none),          cmocka_unit_test(test_every_tensor_counts),
-		cmocka_unit_test(test_weights_only),  cmocka_unit_test(test_keep),
+		cmocka_unit_test(test_zeros),         cmocka_unit_test(test_keep),
 		cmocka_unit_test(test_killed),        cmocka_unit_test(test_failed_saves),
 		cmocka_unit_test(test_full_disk),
 	};
