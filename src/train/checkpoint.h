@@ -46,7 +46,8 @@ struct checkpoint_found {
 
 /* The newest valid checkpoint in dir (run.dir/checkpoints). One that does not check is passed over with a warning
  * that says what is wrong with it. None, or no dir: true, with an empty path.
- * Fails: CODE_CHECKPOINT, the dir cannot be read. */
+ * Fails: CODE_CHECKPOINT: the dir cannot be read, or there are checkpoints and none is valid, since going on as if
+ * there were none would throw a run away. */
 bool checkpoint_find(struct checkpoint_found *found, const char *dir, struct comm *world, struct error *e);
 
 /* The checkpoint that a user named: a checkpoint's folder, or a run's, which means the newest valid one in it.

@@ -80,24 +80,31 @@ static bool find_newest(struct checkpoint_found *found, const char *dir, struct 
 	int count;
 	if (!share_steps(world, dir, &steps, &count, e))
 		return false;
-	bool good = false;
+	struct error newest = {0};
+	bool good = count == 0;
 	for (int i = 0; i < count && !good; i++) {
 		char name[STEP_NAME_ROOM];
 		checkpoint_step_name(name, steps[i]);
 		if (!file_join(found->path, dir, name))
 			snprintf(found->path, PATH_ROOM, "%s", name); /* will not be there */
 		good = take(found, world, buffer, e);
-		if (good || e->code == CODE_MACHINE)
+		if (good)
 			break;
-		if (comm_rank(world) == 0)
-			log_warn("the checkpoint %s does not count: %s; trying the one before it", name, e->text);
 		checkpoint_found_finish(found);
+		if (e->code == CODE_MACHINE)
+			break;
+		if (i == 0)
+			newest = *e;
+		if (comm_rank(world) == 0 && i + 1 < count)
+			log_warn("the checkpoint %s does not count: %s; trying the one before it", name, e->text);
 	}
 	free(steps);
-	if (!good && e->code == CODE_MACHINE)
-		return false;
-	*e = (struct error){0};
-	return true;
+	if (!good && e->code != CODE_MACHINE)
+		error_set(e, CODE_CHECKPOINT,
+			  "none of the %d checkpoints in %.200s is valid, the newest because of %.500s; "
+			  "to start anew: checkpoint.load = none",
+			  count, dir, newest.text);
+	return good;
 }
 
 /* Runs one of the two searches with the buffer they need. */

@@ -274,6 +274,13 @@ static void test_missing_and_cut(void **state)
 	j.at = scratch_path(j.dir, "step-00000099");
 	assert_false(run(&j, load_work));
 	assert_int_equal(j.e[0].code, CODE_CHECKPOINT);
+	/* None left: a run must not begin again as if there had never been one. */
+	j.at = NULL;
+	unlink(scratch_path(scratch_path(j.dir, "step-00000010"), "rank-00000.safetensors"));
+	assert_false(run(&j, load_work));
+	assert_int_equal(j.e[0].code, CODE_CHECKPOINT);
+	assert_non_null(strstr(j.e[0].text, "none of the 2 checkpoints in "));
+	assert_non_null(strstr(j.e[0].text, "step-00000020/manifest.json: No such file"));
 }
 
 /* Nothing to load is not an error, unless somebody named it. */
