@@ -20,7 +20,7 @@
 #include "comm/transport.h"
 
 enum {
-	LANE_SCRATCH = 4 << 20,    /* bytes a lane receives what is to be added in; also bounds a round */
+	LANE_SCRATCH = 2 << 20,    /* bytes a lane receives what is to be added in; also bounds a round */
 	AT_ONCE = 2048,       /* bytes up to which an all-reduce sends everything to everybody in one round */
 	ROUND_MAX = 1 << 28,      /* elements of one message */
 };
