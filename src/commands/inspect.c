@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "commands/commands.h"
+#include "commands/inspect_shard.h"
 #include "commands/options.h"
 
 /* A value in a line: texts bare, lists of numbers as [2,3], a yes or no by its name, an object's values one behind the
@@ -80,8 +81,7 @@ static bool inspect(const char *path, bool json, struct error *e)
 {
 	bool (*reader)(cJSON *out, const char *path, struct error *e) = reader_of(path);
 	if (!reader)
-		return error_set(e, CODE_DATA, "%s: not a checkpoint, not a run's folder, not a safetensors file",
-				 path);
+		return inspect_shard_print(path, json, e);
 	cJSON *out = cJSON_CreateObject();
 	bool good = reader(out, path, e);
 	char *text = json ? cJSON_PrintUnformatted(out) : NULL;
