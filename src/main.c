@@ -6,8 +6,11 @@
 #include "commands/commands.h"
 
 const struct command commands[] = {
+	{"train", command_train, "train, from a config file; resumes by itself"},
+	{"tokenize", command_tokenize, "turn text into token shards"},
 	{"import", command_import, "published weights become the checkpoint that a run starts from"},
-	{"inspect", command_inspect, "what a checkpoint, a run or a safetensors file holds, and whether it is good"},
+	{"sample", command_sample, "go on writing a text with a trained model"},
+	{"inspect", command_inspect, "what a shard, a checkpoint, a run or a safetensors file holds, and whether it is good"},
 	{"help", command_help, "this, the settings, or how a command is called"},
 	{NULL, NULL, NULL},
 };

@@ -109,6 +109,7 @@ static bool gather_facts(const struct data *d, const char *tokenizer, struct sha
 
 static bool settle_vocab(struct data *d, const struct shard_facts *known, int64_t vocab, struct error *e)
 {
+	strcpy(d->tokenizer, known->tokenizer);
 	d->vocab = vocab ? vocab : known->vocab;
 	if (d->vocab == 0)
 		return error_set(e, CODE_USAGE,

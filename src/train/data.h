@@ -25,6 +25,7 @@ struct data_part {
 struct data {
 	uint64_t seed;
 	int64_t sequence;        /* T */
+	char tokenizer[SHARD_TOKENIZER]; /* "": not known */
 	int64_t vocab;           /* ids are below it */
 	int64_t end_of_document; /* −1: not known */
 	bool mask_end_of_document;

@@ -1,0 +1,73 @@
+#include <stddef.h>
+
+#include "backends.h"
+#include "base/log.h"
+#include "commands/commands.h"
+#include "commands/job.h"
+#include "commands/options.h"
+#include "train/train.h"
+
+struct values {
+	const char *config;
+	struct option_list set;
+};
+
+static const struct option_row rows[] = {
+	{"config", "FILE", OPTION_TEXT, offsetof(struct values, config), true, NULL, "the INI file with the run's settings"},
+	{"set", "section.key=value", OPTION_LIST, offsetof(struct values, set), false, NULL,
+	 "a setting that wins over the file; may be given often"},
+};
+
+static const struct options options = {
+	.usage = "mtrain --config FILE [--set section.key=value]...",
+	.summary = "Trains. A run whose run.dir has checkpoints goes on from the newest that is valid.",
+	.rows = rows,
+	.count = sizeof rows / sizeof *rows,
+};
+
+/* With settings that cannot be read the job still comes up, on defaults, to say so with one voice. */
+static const struct device_settings any_device = {.backend = "auto"};
+enum { ANY_TIMEOUT = 300 };
+
+static int train(struct job *j, struct config *c, struct error *e)
+{
+	struct train t;
+	int code = CODE_DONE;
+
+	if (!train_open(&t, c, j->dev, j->world, "mtrain", e))
+		code = e->code;
+	else
+		code = train_loop(&t, e);
+	metrics_end(t.metrics, t.scalars.step, code);
+	train_close(&t);
+	return code;
+}
+
+int command_train(int argc, char **argv, struct error *e)
+{
+	struct values v = {0};
+	struct job job = {0};
+	struct config c = {0};
+	struct error bad = {0};
+	char **operands;
+	int operand_count;
+	bool helped;
+
+	if (!options_read(&options, &v, argc, argv, &operands, &operand_count, &helped, e))
+		return e->code;
+	if (helped)
+		return CODE_DONE;
+	if (!launch_init(&job.launch, launchers, e))
+		return e->code;
+	bool good = config_load(&c, v.config, v.set.texts, v.set.count, &bad);
+	if (!job_open(&job, good ? &c.device : &any_device, good ? c.launch.init_timeout : ANY_TIMEOUT, e))
+		return e->code;
+	int code = comm_agree(job.world, &bad) ? train(&job, &c, e) : bad.code;
+	if (bad.code)
+		*e = bad;
+	log_phase(NULL);
+	log_speaks(job.launch.rank == 0); /* all ranks have the same cause */
+	config_finish(&c);
+	job_close(&job);
+	return code;
+}

@@ -1,0 +1,187 @@
+#include "train/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "comm/control.h"
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool read_train(void *context, int64_t sample, int32_t *inputs, int32_t *targets, struct error *e)
+{
+	return data_read(context, sample, inputs, targets, e);
+}
+
+/* Windows past the end are masked, so that the last micro-batch need not be whole. */
+static bool read_valid(void *context, int64_t window, int32_t *inputs, int32_t *targets, struct error *e)
+{
+	struct data *d = context;
+	if (window < d->valid_windows)
+		return data_read_valid(d, window, inputs, targets, e);
+	for (int64_t i = 0; i < d->sequence; i++) {
+		inputs[i] = 0;
+		targets[i] = -1;
+	}
+	return true;
+}
+
+static void step(struct train *t)
+{
+	struct run *r = &t->run;
+	const struct feed feed = {read_train, &t->data};
+
+	step_train(&r->step, &feed, t->scalars.samples, grad_totals(&r->grad));
+	grad_reduce(&r->grad, control_stop_requested());
+	optim_update(&r->optim);
+	dev_read_scalars(t->dev, Q_COMPUTE, &t->scalars);
+	grad_totals_read(&r->grad, t->totals);
+}
+
+double train_evaluate(struct train *t)
+{
+	const struct config *c = t->config;
+	const struct feed feed = {read_valid, &t->data};
+	double totals[TOTALS];
+	int64_t windows = c->eval.batches * c->batch.global;
+	if (windows > t->data.valid_windows)
+		windows = t->data.valid_windows;
+	int64_t each = c->batch.micro * t->run.mesh.size[AXIS_DATA]; /* windows a micro-batch of all data ranks */
+
+	log_phase("evaluation");
+	step_evaluate(&t->run.step, &feed, (int)((windows + each - 1) / each), grad_totals(&t->run.grad));
+	grad_totals_reduce(&t->run.grad, totals);
+	log_phase(NULL);
+	return totals[TOTAL_TOKENS] > 0 ? totals[TOTAL_LOSS] / totals[TOTAL_TOKENS] : 0.0;
+}
+
+static void evaluate(struct train *t)
+{
+	double loss = train_evaluate(t);
+	metrics_eval(t->metrics, t->scalars.step, loss);
+	console_eval(t->console, t->scalars.step, loss);
+}
+
+void train_save(struct train *t)
+{
+	struct error e;
+	int pairs, sources = t->data.sources;
+	struct config_pair *settings = config_pairs(t->config, &pairs);
+	struct manifest_source *source = calloc((size_t)sources, sizeof *source);
+	int64_t *taken = calloc((size_t)sources, sizeof *taken);
+	double begin = now();
+
+	check(source && taken);
+	data_taken(&t->data, t->scalars.samples, taken);
+	for (int i = 0; i < sources; i++)
+		source[i] = (struct manifest_source){t->data.streams[i].shards[0].path, taken[i]};
+	struct manifest_run m = {
+		.counters = manifest_counters(&t->scalars),
+		.sources = source, .source_count = sources, .settings = settings, .setting_count = pairs,
+	};
+	log_phase("checkpoint");
+	run_compare_ends(&t->run);
+	bool good = checkpoint_save(t->saver, &t->run.state, &m, &e);
+	log_phase(NULL);
+	if (good)
+		t->saved_step = t->scalars.step;
+	else if (comm_rank(t->world) == 0)
+		log_warn("step %lld: no checkpoint saved, training goes on: %s", (long long)t->scalars.step, e.text);
+	metrics_checkpoint(t->metrics, t->scalars.step, good ? NULL : e.text, now() - begin);
+	config_free_pairs(settings, pairs);
+	free(source);
+	free(taken);
+}
+
+/* What rank 0 writes and shows of a step. */
+static void report(struct train *t, double seconds)
+{
+	const struct scalars *s = &t->scalars;
+	const struct config *c = t->config;
+	double flops = run_step_flops(c) / comm_size(t->world) / seconds;
+	double peak = dev_peak_flops(t->dev, c->precision.compute);
+	struct metrics_step line = {
+		.step = s->step, .samples = s->samples, .tokens = s->tokens, .loss = s->loss, .grad_norm = s->grad_norm,
+		.lr = s->lr, .loss_scale = s->used_scale, .skipped = s->skipped, .step_seconds = seconds,
+		.tokens_per_second = (double)(c->batch.global * c->model.sequence) / seconds,
+		.tflops_per_device = flops * 1e-12, .mfu = peak > 0 ? flops / peak : (double)NAN,
+		.memory_bytes = (int64_t)(memory_bytes(&t->run.memory) + dev_workspace(t->dev)),
+	};
+	char bad[128];
+
+	metrics_step(t->metrics, &line);
+	console_step(t->console, &line);
+	if (s->skipped)
+		metrics_overflow(t->metrics, s->step, s->used_scale, grad_bad_name(&t->run.grad, s->first_bad, bad, sizeof bad));
+}
+
+/* With random weights every token is about as likely as another: a loss far from ln V on the first step means that something
+ * is wrong with the head or the data. */
+static void check_first_loss(const struct train *t)
+{
+	double expected = log((double)t->config->model.vocab);
+	if (t->scalars.step == 1 && t->found.path[0] == '\0' && comm_rank(t->world) == 0 && !t->scalars.skipped &&
+	    fabs(t->scalars.loss - expected) > 0.25 * expected + 0.5)
+		log_warn("the first loss is %.4g; random weights should give about ln(vocab) = %.4g", t->scalars.loss, expected);
+}
+
+/* The next step and a checkpoint must still fit into max_minutes. */
+static bool time_is_up(const struct train *t, double longest)
+{
+	double limit = t->config->run.max_minutes * 60.0;
+	return limit > 0 && now() - t->begin + 2.0 * longest >= limit;
+}
+
+static bool due(int64_t every, int64_t step)
+{
+	return every > 0 && step % every == 0;
+}
+
+int train_loop(struct train *t, struct error *e)
+{
+	const struct config *c = t->config;
+	const struct scalars *s = &t->scalars;
+	double longest = 0;
+
+	dev_set_timeout(t->dev, c->launch.step_timeout);
+	if (s->step >= c->run.steps)
+		log_info("step %lld of %lld: nothing left to do", (long long)s->step, (long long)c->run.steps);
+	while (s->step < c->run.steps) {
+		double begin = now();
+		step(t);
+		double seconds = now() - begin;
+		report(t, seconds);
+		check_first_loss(t);
+		longest = seconds > longest ? seconds : longest;
+
+		if (s->overflows >= c->precision.overflow_limit) {
+			char bad[128];
+			error_set(e, CODE_DIVERGED, "diverged: step %lld: %lld steps in a row were not finite at a loss scale "
+				  "of %g; first %s", (long long)s->step, (long long)s->overflows, s->used_scale,
+				  grad_bad_name(&t->run.grad, s->first_bad, bad, sizeof bad));
+			return CODE_DIVERGED;
+		}
+		bool stop = t->totals[TOTAL_STOP] > 0, end = s->step >= c->run.steps;
+		if (t->data.valid_windows > 0 && (due(c->eval.every, s->step) || (end && c->eval.every > 0)))
+			evaluate(t);
+		if (due(c->checkpoint.every, s->step) || end || stop)
+			train_save(t);
+		if (stop && !end) {
+			metrics_signal(t->metrics, s->step, control_stop_signal());
+			log_info("stopped on request at step %lld of %lld", (long long)s->step, (long long)c->run.steps);
+			if (t->saved_step == s->step)
+				return CODE_STOPPED;
+			error_set(e, CODE_MACHINE, "stopped on request, but without a checkpoint of step %lld", (long long)s->step);
+			return CODE_MACHINE;
+		}
+		if (time_is_up(t, longest))
+			control_request_stop();
+	}
+	return CODE_DONE;
+}
