@@ -82,7 +82,7 @@ static struct pair *pair_of(struct maker *k, int chunk, int micro)
 	return &k->pairs[chunk * k->order.options.micros + micro];
 }
 
-/* Adds exchanges of all transfers that belong to moments before `time`. */
+/* Adds an exchange of all transfers left that belong to moments before `time`; more only if one cannot hold them. */
 static void exchange(struct maker *k, int time)
 {
 	struct action *a = NULL;
@@ -186,11 +186,9 @@ void schedule_make(struct schedule *s, const struct schedule_options *o)
 		pools[i]->places = take(pairs + 1, sizeof *pools[i]->places);
 	for (int i = 0; i < k.order.count; i++) {
 		const struct work *w = &k.order.works[i];
-		/* Three, so that neither this work nor the next one waits for a transfer that neither needs. */
+		/* Two, so that this work does not wait for what it does not need. */
 		exchange(&k, w->start - k.order.transfer + 1); /* there when it begins */
-		if (i + 1 < k.order.count)
-			exchange(&k, least(w[1].start - k.order.transfer + 1, w->end)); /* there when the next one does */
-		exchange(&k, w->end); /* begins before it ends */
+		exchange(&k, w->end);                          /* begins before it ends */
 		compute(&k, w);
 	}
 	exchange(&k, INT_MAX);

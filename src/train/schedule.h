@@ -1,17 +1,18 @@
 /* schedule.h: what a pipeline rank does in a step, as a list of actions: plain data, a pure function of the options.
  *
- * A rank has `chunks` chunks of the model; virtual stage v·stages + p is chunk v of rank p, so the last rank's chunk v
- * feeds rank 0's chunk v + 1. In three of the kinds a micro-batch goes forward and backward through all virtual stages:
+ * A rank has `chunks` chunks of the model; virtual stage v·stages + p is chunk v of rank p, so the last rank's chunk
+ * v feeds rank 0's chunk v + 1. In three of the kinds a micro-batch goes forward and backward through all virtual
+ * stages:
  *
  * - 1F1B (Narayanan et al. 2019): a rank runs as many forwards ahead as there are ranks behind it, then one backward
  *   after each forward. One chunk.
- * - interleaved (Narayanan et al. 2021): micro-batches go through the chunks in groups of `stages`; 2·(stages − 1 − p)
- *   + (chunks − 1)·stages forwards ahead. Where micros does not divide by stages, the order is that of the next
- *   multiple with the micro-batches that do not exist left out. With one chunk this is 1F1B with about twice
- *   the forwards ahead, so that exchanges hide behind computing.
- * - zero-bubble (ZB-H1 of Qi et al. 2023): as many forwards ahead as in 1F1B; the backward is split, its input part goes
- *   on to the previous rank at once, and rank p runs weight parts p micro-batches later, where it would stand idle.
- *   Rank 0 has nobody to hurry for and does not split. One chunk.
+ * - interleaved (Narayanan et al. 2021): micro-batches go through the chunks in groups of `stages`;
+ *   2·(stages − 1 − p) + (chunks − 1)·stages forwards ahead. Where micros does not divide by stages, the order is
+ *   that of the next multiple with the micro-batches that do not exist left out. With one chunk this is 1F1B with
+ *   about twice the forwards ahead, so that exchanges hide behind computing.
+ * - zero-bubble (ZB-H1 of Qi et al. 2023): as many forwards ahead as in 1F1B; the backward is split, its input part
+ *   goes on to the previous rank at once, and rank p runs weight parts p micro-batches later, where it would stand
+ *   idle. Rank 0 has nobody to hurry for and does not split. One chunk.
  *
  * In every kind the micro-batches of a chunk run in order, in forwards and in weight parts alike: sums of weight
  * gradients do not depend on the schedule. schedule_order.h has the order, docs/schedules.md pictures.
@@ -59,13 +60,13 @@ struct action_transfer {
  * taken by the forward and free after the backward (split: after its weight part).
  *
  * Boundary tensors have buffers of three kinds, [N, C] each:
- * - input: the chunk's input. Received into it (first virtual stage: written by the embedding in the forward), read by
- *   the forward, kept as long as the slot. 1F1B, forward: input = slot, and nothing is received before the slot is free.
- *   The other kinds receive while all slots are taken and have an input or two more than slots.
+ * - input: the chunk's input. Received into it (first virtual stage: written by the embedding in the forward), read
+ *   by the forward, kept as long as the slot. 1F1B, forward: input = slot, and nothing is received before the slot is
+ *   free. The other kinds receive while all slots are taken and have an input or two more than slots.
  * - output: written by the forward, free when sent. The last virtual stage has none.
- * - gradient: the chunk's output gradient, received (last virtual stage: written by its forward, with the loss), turned
- *   into that of its input in place by the backward (split: its input part), free when sent (first virtual stage: after
- *   that backward, which includes the embedding's).
+ * - gradient: the chunk's output gradient, received (last virtual stage: written by its forward, with the loss),
+ *   turned into that of its input in place by the backward (split: its input part), free when sent (first virtual
+ *   stage: after that backward, which includes the embedding's).
  *
  * Forwards name input and output (last virtual stage: gradient instead), backwards gradient; what an action
  * does not name is ACTION_NONE. */
@@ -75,9 +76,9 @@ struct action {
 	int micro, chunk, slot;
 	int input, output, gradient;
 	int after; /* how many exchanges of this list, counted from its head, must have ended before it may begin */
-	/* EXCHANGE: one grouped call that begins when all actions before it are done and the exchange before it has ended.
-	 * Nothing after it waits but by `after`. Transfers between the same two ranks stand in the same order in both
-	 * ranks' lists. */
+	/* EXCHANGE: one grouped call that begins when all actions before it are done and the exchange before it has
+	 * ended. Nothing after it waits but by `after`. Transfers between the same two ranks stand in the same order in
+	 * both ranks' lists. */
 	int count;
 	struct action_transfer transfers[ACTION_TRANSFERS];
 };
@@ -85,10 +86,10 @@ struct action {
 struct schedule {
 	struct action *actions;
 	int count;
-	int exchanges;                  /* of the actions */
-	int slots;                      /* schedule_slots */
-	/* Buffers of each kind. outputs, gradients ≤ 2, so that a send is under way while the next action runs; inputs =
-	 * slots (1F1B, forward), ≤ slots + 1 (zero-bubble), ≤ slots + 2 (interleaved). */
+	int exchanges; /* of the actions */
+	int slots;     /* schedule_slots */
+	/* Buffers of each kind. outputs, gradients ≤ 2, so that a send is under way while the next action runs;
+	 * inputs = slots (1F1B, forward), ≤ slots + 1 (zero-bubble), ≤ slots + 2 (interleaved). */
 	int inputs, outputs, gradients;
 };
 
@@ -99,18 +100,18 @@ bool schedule_possible(const struct schedule_options *o);
 /* The most (chunk, micro-batch) pairs in flight on the rank, with p = stage, m = micros, v = chunks:
  *   1F1B         min(stages − p, m)
  *   interleaved  (v − 1)·min(stages, m) + min(2·(stages − 1 − p) + 1, m)
- *   zero-bubble  min(stages, m)
+ *   zero-bubble  min(stages, m); at most min(p + 1, m) of them, on rank 0 none, wait for their weight part alone
  *   forward      1 */
 int schedule_slots(const struct schedule_options *o);
 
 /* Makes the rank's list.
  *
  * Where exchanges stand: schedule_order.h times all ranks at unit cost, with the longest transfers that the kind can
- * hide behind computing (1F1B and forward have no room to hide any). A transfer belongs to the moment when its tensor is made (1F1B:
- * and its slot is free). Each rank has its transfers in the order of these moments, ties by boundary and micro-batch,
- * and posts a receive before the action that it runs at that moment: early enough that no sender waits, late
- * enough that no send stands behind a receive that is still to come. Since all ranks follow one order, no lists can wait
- * in a circle, whatever times actions really take and though a send ends only with its receive. */
+ * hide behind computing (1F1B and forward have no room to hide any). A transfer belongs to the moment when its tensor
+ * is made (1F1B: and its slot is free). Each rank has its transfers in the order of these moments, ties by boundary
+ * and micro-batch, and posts a receive before the action that it runs at that moment: early enough that no sender
+ * waits, late enough that no send stands behind a receive that is still to come. Since all ranks follow one order, no
+ * lists can wait in a circle, whatever times actions really take and though a send ends only with its receive. */
 void schedule_make(struct schedule *s, const struct schedule_options *o);
 void schedule_finish(struct schedule *s);
 

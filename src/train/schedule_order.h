@@ -1,9 +1,10 @@
 /* schedule_order.h: in which order each rank of a pipeline computes, and when, at unit cost. schedule.c places
  * exchanges by it; nobody else needs it. Owns its arrays.
  *
- * The order is one rule. Number the forwards of a rank as groups of `stages` micro-batches that go through chunk 0, then
- * chunk 1, …; backwards likewise, from the last chunk down. Then for k = 0, 1, …: forward k, backward k − ahead and, if
- * backwards are split, weight part k − ahead − held, whichever of them exist. All kinds differ in ahead and held alone. */
+ * The order is one rule. Number the forwards of a rank as groups of `stages` micro-batches that go through chunk 0,
+ * then chunk 1, …; backwards likewise, from the last chunk down. Then for k = 0, 1, …: forward k, backward k − ahead
+ * and, if backwards are split, weight part k − ahead − held, whichever of them exist. The kinds differ in ahead and
+ * held alone. */
 #ifndef MTRAIN_TRAIN_SCHEDULE_ORDER_H
 #define MTRAIN_TRAIN_SCHEDULE_ORDER_H
 
@@ -30,8 +31,8 @@ struct order {
 
 /* Orders and times the works of all ranks; each begins when its rank is free and what it needs from others is there.
  * A transfer takes as long as the kind's slots can hide behind computing, whatever the number of micro-batches:
- * interleaved a unit, zero-bubble half a unit. In 1F1B neighbours wait for one another in turn, and forward has but one
- * slot: they hide nothing, and a transfer takes no time. */
+ * interleaved a unit, zero-bubble half a unit. In 1F1B neighbours wait for one another in turn, and forward has but
+ * one slot: they hide nothing, and a transfer takes no time. */
 void order_make(struct order *order, const struct schedule_options *o);
 void order_finish(struct order *order);
 

@@ -7,7 +7,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { PLACES = PIPELINE_STAGES * (PIPELINE_CHUNKS + 2), EXCHANGES = PIPELINE_MICROS * PIPELINE_CHUNKS * 4, UNKNOWN = -1 };
+enum {
+	PLACES = PIPELINE_STAGES * (PIPELINE_CHUNKS + 2), /* more than a list should need */
+	EXCHANGES = PIPELINE_MICROS * PIPELINE_CHUNKS * 4,
+	UNKNOWN = -1,
+};
 
 /* A slot or buffer by what the list has said so far. */
 struct place {
@@ -30,7 +34,7 @@ struct state {
 	int at, now;
 	int queued, head, last_end;
 	int forwards[PIPELINE_CHUNKS], backwards[PIPELINE_CHUNKS], weights[PIPELINE_CHUNKS];
-	int in_flight;
+	int in_flight, waiting;
 	struct place slots[PLACES], inputs[PLACES], outputs[PLACES], gradients[PLACES];
 	struct queued queue[EXCHANGES]; /* last, since it need not be cleared */
 };
@@ -116,6 +120,8 @@ static void backward(struct state *s, const struct action *a, int *needs)
 	gradient->state = is_first(s, a->chunk) ? EMPTY : MADE;
 	if (a->kind == ACTION_BACKWARD_INPUT)
 		s->slots[a->slot].state = MADE; /* its weight part may come */
+	if (a->kind == ACTION_BACKWARD_INPUT && ++s->waiting > s->rank->waiting)
+		s->rank->waiting = s->waiting;
 }
 
 /* The last use of a slot, which frees it and its input. */
@@ -131,6 +137,7 @@ static void leave(struct state *s, const struct action *a)
 		place_at(s->inputs, s->rank->list.inputs, (int)(++input - s->inputs));
 	input->state = EMPTY;
 	s->in_flight--;
+	s->waiting -= a->kind == ACTION_BACKWARD_WEIGHT;
 }
 
 /* Computes the action if what it waits for has ended. */
@@ -273,7 +280,7 @@ static void begin_with(const struct schedule_options *o, const struct pipeline_c
 		schedule_finish(&r->list);
 		memset(&states[i], 0, offsetof(struct state, queue));
 		states[i].rank = r;
-		r->span_count = r->in_flight = 0;
+		r->span_count = r->in_flight = r->waiting = 0;
 		p.options.stage = i;
 		schedule_make(&r->list, &p.options);
 	}

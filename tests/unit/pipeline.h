@@ -1,9 +1,9 @@
 /* pipeline.h: plays the action lists of all ranks of a pipeline against one another, for tests of the schedule.
  *
  * Each rank has a queue for computing and one for exchanges. A send ends only with its receive; an exchange ends with
- * all its transfers, and only then may the rank's next one begin. While playing, every rule of train/schedule.h is asserted:
- * nothing waits for ever, each micro-batch once and in order, no place used before it is free, every tensor where it
- * is looked for, waits exactly as long as needed. Made of the lists alone, not of how they came about. */
+ * all its transfers, and only then may the rank's next one begin. While playing, every rule of train/schedule.h is
+ * asserted: nothing waits for ever, each micro-batch once and in order, no place used before it is free, every tensor
+ * where it is looked for, waits exactly as long as needed. Made of the lists alone, not of how they came about. */
 #ifndef MTRAIN_TESTS_UNIT_PIPELINE_H
 #define MTRAIN_TESTS_UNIT_PIPELINE_H
 
@@ -27,7 +27,8 @@ struct pipeline_rank {
 	struct schedule list;
 	struct pipeline_span spans[PIPELINE_MICROS * PIPELINE_CHUNKS * 3];
 	int span_count;
-	int in_flight; /* at most */
+	int in_flight; /* pairs at most, between forward and the end of backward */
+	int waiting;   /* of them, at most, between the parts of backward */
 };
 
 struct pipeline {

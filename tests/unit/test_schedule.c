@@ -1,6 +1,6 @@
-/* Every schedule for 1–12 stages × 1–40 micro-batches × 1–4 chunks, played (pipeline.h): no deadlock though a send ends
- * only with its receive, everything once and in order, no place used early, as many in flight as the formula says. Their
- * bubbles at unit cost, and that exchanges hide behind computing. The pictures in docs/schedules.md, drawn anew. */
+/* Every schedule for 1–12 stages × 1–40 micro-batches × 1–4 chunks, played (pipeline.h): no deadlock though a send
+ * ends only with its receive, everything once and in order, no place used early, as many in flight as the formula says.
+ * Their bubbles at unit cost, and that exchanges hide behind computing. The pictures of docs/schedules.md. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,6 +41,7 @@ static void right_places(const struct pipeline *p)
 
 		o.stage = i;
 		assert_int_equal(r->in_flight, in_flight(&o, i));
+		assert_int_equal(r->waiting, o.kind == SCHEDULE_ZERO_BUBBLE && i > 0 ? least(i + 1, o.micros) : 0);
 		assert_int_equal(r->list.slots, r->in_flight);
 		assert_int_equal(schedule_slots(&o), r->in_flight);
 		assert_in_range(r->list.inputs, r->list.slots, r->list.slots + more);
@@ -82,7 +83,8 @@ static void judge_1f1b(const struct pipeline *p)
 	assert_int_equal(idle(p), 3 * (p->options.stages - 1));
 }
 
-/* (stages − 1)/(chunks·micros); with micro-batches left over never above that of the next multiple, nor above 1F1B's. */
+/* (stages − 1)/(chunks·micros); with micro-batches left over neither above that of the next multiple nor
+ * above 1F1B's. */
 static void judge_interleaved(const struct pipeline *p)
 {
 	const struct schedule_options *o = &p->options;
