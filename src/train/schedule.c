@@ -52,8 +52,8 @@ struct pair {
 
 struct maker {
 	struct schedule *s;
-	struct order order;
-	struct moments moments;
+	struct schedule_order order;
+	struct schedule_moments moments;
 	int next; /* of the moments */
 	struct pool slots, inputs, outputs, gradients;
 	struct pair *pairs; /* [chunks, micros] */
@@ -139,7 +139,7 @@ static void forward(struct maker *k, struct action *a, struct pair *at)
 		a->gradient = use(a, &k->gradients, at->gradient = pool_take(&k->gradients));
 }
 
-static void compute(struct maker *k, const struct work *w)
+static void compute(struct maker *k, const struct schedule_work *w)
 {
 	struct pair *at = pair_of(k, w->chunk, w->micro);
 	struct action *a = &k->s->actions[k->s->count++];
@@ -178,14 +178,14 @@ void schedule_make(struct schedule *s, const struct schedule_options *o)
 	struct maker k = {.s = s};
 	struct pool *pools[] = {&k.slots, &k.inputs, &k.outputs, &k.gradients};
 
-	order_make(&k.order, o);
+	schedule_order_make(&k.order, o);
 	*s = (struct schedule){.actions = take(pairs * 7, sizeof *s->actions)}; /* three works, four transfers a pair */
-	moments_find(&k.moments, &k.order);
+	schedule_moments_find(&k.moments, &k.order);
 	k.pairs = take(pairs, sizeof *k.pairs);
 	for (int i = 0; i < 4; i++)
 		pools[i]->places = take(pairs + 1, sizeof *pools[i]->places);
 	for (int i = 0; i < k.order.count; i++) {
-		const struct work *w = &k.order.works[i];
+		const struct schedule_work *w = &k.order.works[i];
 		/* Two, so that this work does not wait for what it does not need. */
 		exchange(&k, w->start - k.order.transfer + 1); /* there when it begins */
 		exchange(&k, w->end);                          /* begins before it ends */
@@ -197,8 +197,8 @@ void schedule_make(struct schedule *s, const struct schedule_options *o)
 	s->outputs = k.outputs.count;
 	s->gradients = k.gradients.count;
 	check(s->slots == schedule_slots(o));
-	order_finish(&k.order);
-	moments_finish(&k.moments);
+	schedule_order_finish(&k.order);
+	schedule_moments_finish(&k.moments);
 	free(k.pairs);
 	for (int i = 0; i < 4; i++)
 		free(pools[i]->places);

@@ -8,19 +8,19 @@
 
 #include "train/schedule_order.h"
 
-struct moment {
+struct schedule_moment {
 	int time;                        /* when the tensor is made; 1F1B: and the receiver's slot is free */
 	int lower;                       /* the virtual stage on the lower side of the boundary */
 	struct action_transfer transfer; /* its buffer is not chosen yet */
 };
 
-struct moments {
-	struct moment *list; /* by time, boundary kind, lower, micro */
+struct schedule_moments {
+	struct schedule_moment *list; /* by time, boundary kind, lower, micro */
 	int count;
 };
 
 /* The transfers of the rank order->options.stage. */
-void moments_find(struct moments *m, const struct order *order);
-void moments_finish(struct moments *m);
+void schedule_moments_find(struct schedule_moments *m, const struct schedule_order *order);
+void schedule_moments_finish(struct schedule_moments *m);
 
 #endif

@@ -15,7 +15,7 @@ static void *take(size_t count, size_t size)
 
 /* A rank while all are timed. */
 struct runner {
-	struct work *works;
+	struct schedule_work *works;
 	int count, at;
 	int now;
 };
@@ -29,7 +29,7 @@ static void append(struct runner *r, const struct schedule_options *o, enum acti
 	int micro = index / group * o->stages + index % o->stages;
 	int chunk = index % group / o->stages;
 	if (micro < o->micros)
-		r->works[r->count++] = (struct work){
+		r->works[r->count++] = (struct schedule_work){
 			.kind = kind, .micro = micro, .chunk = kind == ACTION_FORWARD ? chunk : o->chunks - 1 - chunk,
 		};
 }
@@ -51,13 +51,13 @@ static void put_in_order(struct runner *r, const struct schedule_options *o, int
 	}
 }
 
-static int *end_of(const struct order *order, int *ends, int virtual, int micro)
+static int *end_of(const struct schedule_order *order, int *ends, int virtual, int micro)
 {
 	return &ends[virtual * order->options.micros + micro];
 }
 
 /* When what a work needs from another rank is there; UNKNOWN: not timed yet. */
-static int ready(const struct order *order, const struct work *w, int virtual)
+static int ready(const struct schedule_order *order, const struct schedule_work *w, int virtual)
 {
 	int last = order->options.stages * order->options.chunks - 1;
 	bool forward = w->kind == ACTION_FORWARD;
@@ -70,17 +70,17 @@ static int ready(const struct order *order, const struct work *w, int virtual)
 }
 
 /* Runs a rank's works as far as the others allow; whether there was one. */
-static bool run(const struct order *order, struct runner *r, int stage)
+static bool run(const struct schedule_order *order, struct runner *r, int stage)
 {
 	int before = r->at;
 	for (; r->at < r->count; r->at++) {
-		struct work *w = &r->works[r->at];
+		struct schedule_work *w = &r->works[r->at];
 		int virtual = w->chunk * order->options.stages + stage;
 		int from = ready(order, w, virtual);
 		if (from == UNKNOWN)
 			break;
 		w->start = from > r->now ? from : r->now;
-		w->end = r->now = w->start + (w->kind == ACTION_BACKWARD ? 2 : 1) * ORDER_UNIT;
+		w->end = r->now = w->start + (w->kind == ACTION_BACKWARD ? 2 : 1) * SCHEDULE_UNIT;
 		if (w->kind == ACTION_FORWARD)
 			*end_of(order, order->forward_end, virtual, w->micro) = w->end;
 		else if (w->kind != ACTION_BACKWARD_WEIGHT)
@@ -93,9 +93,9 @@ static int transfer_time(enum schedule_kind kind)
 {
 	switch (kind) {
 	case SCHEDULE_INTERLEAVED:
-		return ORDER_UNIT;
+		return SCHEDULE_UNIT;
 	case SCHEDULE_ZERO_BUBBLE:
-		return ORDER_UNIT / 2;
+		return SCHEDULE_UNIT / 2;
 	case SCHEDULE_1F1B:
 	case SCHEDULE_FORWARD:
 		break;
@@ -103,13 +103,13 @@ static int transfer_time(enum schedule_kind kind)
 	return 0;
 }
 
-void order_make(struct order *order, const struct schedule_options *o)
+void schedule_order_make(struct schedule_order *order, const struct schedule_options *o)
 {
 	size_t pairs = (size_t)o->chunks * (size_t)o->micros; /* of a rank; at most three works each */
 	size_t stages = (size_t)o->stages;
 	struct runner *runners = take(stages, sizeof *runners);
 
-	*order = (struct order){
+	*order = (struct schedule_order){
 		.options = *o, .transfer = transfer_time(o->kind),
 		.all = take(stages * pairs * 3, sizeof *order->all),
 		.forward_end = take(stages * pairs, sizeof *order->forward_end),
@@ -133,20 +133,20 @@ void order_make(struct order *order, const struct schedule_options *o)
 	free(runners);
 }
 
-void order_finish(struct order *order)
+void schedule_order_finish(struct schedule_order *order)
 {
 	free(order->all);
 	free(order->forward_end);
 	free(order->backward_end);
-	*order = (struct order){0};
+	*order = (struct schedule_order){0};
 }
 
-int order_forward_end(const struct order *order, int virtual, int micro)
+int schedule_order_forward_end(const struct schedule_order *order, int virtual, int micro)
 {
 	return *end_of(order, order->forward_end, virtual, micro);
 }
 
-int order_backward_end(const struct order *order, int virtual, int micro)
+int schedule_order_backward_end(const struct schedule_order *order, int virtual, int micro)
 {
 	return *end_of(order, order->backward_end, virtual, micro);
 }

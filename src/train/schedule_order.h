@@ -11,21 +11,21 @@
 #include "train/schedule.h"
 
 /* A forward, an input part and a weight part take this long each. */
-enum { ORDER_UNIT = 2 };
+enum { SCHEDULE_UNIT = 2 };
 
 /* A forward or backward (part) and when it runs. */
-struct work {
+struct schedule_work {
 	enum action_kind kind;
 	int chunk, micro;
 	int start, end;
 };
 
-struct order {
+struct schedule_order {
 	struct schedule_options options;
-	int transfer;                    /* how long a transfer takes: what the kind can hide (order_make) */
-	struct work *works;              /* of the rank options.stage, in order; kept inside `all` */
+	int transfer;                    /* how long a transfer takes: what the kind can hide (schedule_order_make) */
+	struct schedule_work *works;     /* of the rank options.stage, in order; kept inside `all` */
 	int count;                       /* of works */
-	struct work *all;                /* of every rank */
+	struct schedule_work *all;       /* of every rank */
 	int *forward_end, *backward_end; /* [stages·chunks, micros]: by virtual stage; backward: its input part */
 };
 
@@ -33,11 +33,11 @@ struct order {
  * A transfer takes as long as the kind's slots can hide behind computing, whatever the number of micro-batches:
  * interleaved a unit, zero-bubble half a unit. In 1F1B neighbours wait for one another in turn, and forward has but
  * one slot: they hide nothing, and a transfer takes no time. */
-void order_make(struct order *order, const struct schedule_options *o);
-void order_finish(struct order *order);
+void schedule_order_make(struct schedule_order *order, const struct schedule_options *o);
+void schedule_order_finish(struct schedule_order *order);
 
 /* When the forward of a micro-batch on a virtual stage ends, and the (input part of the) backward. */
-int order_forward_end(const struct order *order, int virtual, int micro);
-int order_backward_end(const struct order *order, int virtual, int micro);
+int schedule_order_forward_end(const struct schedule_order *order, int virtual, int micro);
+int schedule_order_backward_end(const struct schedule_order *order, int virtual, int micro);
 
 #endif
