@@ -3,11 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "commands/commands.h"
-#include "commands/inspect_shard.h"
 #include "commands/options.h"
+#include "train/shard.h"
 
 /* A value in a line: texts bare, lists of numbers as [2,3], a yes or no by its name, an object's values one behind the
  * other. */
@@ -65,6 +66,15 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* Whatever is no folder may be a file of ids; a folder's name may also be the PREFIX of a pair beside it. */
+static bool may_be_shard(const char *path)
+{
+	struct stat st;
+	struct error e;
+	char found[PATH_ROOM];
+	return stat(path, &st) != 0 || !S_ISDIR(st.st_mode) || shard_find(path, SHARD_MEGATRON, found, &e);
+}
+
 /* Who looks at the path; NULL: nobody knows it. */
 static bool (*reader_of(const char *path))(cJSON *out, const char *path, struct error *e)
 {
@@ -74,14 +84,14 @@ static bool (*reader_of(const char *path))(cJSON *out, const char *path, struct 
 		return inspect_run;
 	if (ends_with(path, ".safetensors"))
 		return inspect_safetensors;
-	return NULL;
+	return may_be_shard(path) ? inspect_shard : NULL;
 }
 
 static bool inspect(const char *path, bool json, struct error *e)
 {
 	bool (*reader)(cJSON *out, const char *path, struct error *e) = reader_of(path);
 	if (!reader)
-		return inspect_shard_print(path, json, e);
+		return error_set(e, CODE_DATA, "%s: a folder, but not of a checkpoint or a run", path);
 	cJSON *out = cJSON_CreateObject();
 	bool good = reader(out, path, e);
 	char *text = json ? cJSON_PrintUnformatted(out) : NULL;
@@ -106,9 +116,8 @@ static const struct option_row rows[] = {
 
 static const struct options options = {
 	.usage = "mtrain inspect PATH [--json]",
-	.summary = "Says what PATH is and whether it is good: a checkpoint (with its checksums), a run's folder, or a "
-		   "safetensors\n"
-		   "file.",
+	.summary = "Says what PATH is and whether it is good: a checkpoint (with its checksums), a run's folder, a\n"
+		   "safetensors file, or a shard of token ids (every id is looked at).",
 	.rows = rows,
 	.count = sizeof rows / sizeof rows[0],
 	.least = 1,

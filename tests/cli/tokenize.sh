@@ -11,6 +11,13 @@ prints 'new/shard: 2 documents, 5 tokens' tokenize --tokenizer bytes --output ne
 [ "$(ls new | xargs)" = 'shard.bin shard.idx shard.json' ] || wrong tokenize "leaves: $(ls new)"
 sum=$(cat new/* | cksum)
 
+prints '"kind":"shard"' inspect new/shard --json
+prints 'most_id 256' inspect new/shard.bin
+mkdir new/shard && prints 'documents 2' inspect new/shard && rmdir new/shard
+refused 3 'bare: a folder, but not of a checkpoint or a run' inspect bare
+"$mtrain" inspect missing >out 2>err
+[ $? = 3 ] || wrong 'inspect missing' "exit code is not 3"
+
 refused 3 'missing: No such file or directory' tokenize --tokenizer bytes --output new/shard text missing
 refused 3 'bare: there is no file in this folder' tokenize --tokenizer bytes --output new/shard bare
 refused 2 "tokenize: unknown option '--jbos'; did you mean '--jobs'?" tokenize --jbos=1
