@@ -1,12 +1,12 @@
 #include "train/shard_facts.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 
 struct shard_facts shard_facts_none(void)
 {
@@ -18,14 +18,13 @@ static bool whole(const cJSON *object, const char *name, int64_t least, int64_t 
 		  struct error *e)
 {
 	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+	int64_t value;
 	if (!item || cJSON_IsNull(item))
 		return true;
-	double value = item->valuedouble;
-	if (!cJSON_IsNumber(item) || !(value >= (double)least && value <= (double)most) ||
-	    value != (double)(int64_t)value)
+	if (!json_is_count(item, &value) || value < least || value > most)
 		return error_set(e, CODE_DATA, "%s: %s must be a whole number from %" PRId64 " to %" PRId64, path, name,
 				 least, most);
-	*out = (int64_t)value;
+	*out = value;
 	return true;
 }
 
@@ -56,8 +55,10 @@ bool shard_facts_read(struct shard_facts *f, const char *path, struct error *e)
 	*f = shard_facts_none();
 	if (!file_read(path, &text, &size, CODE_DATA, e))
 		return false;
-	cJSON *object = cJSON_ParseWithLength(text, size);
+	cJSON *object = json_parse(path, text, size, CODE_DATA, e);
 	free(text);
+	if (!object)
+		return false;
 	if (!cJSON_IsObject(object)) {
 		cJSON_Delete(object);
 		return error_set(e, CODE_DATA,
@@ -68,23 +69,15 @@ bool shard_facts_read(struct shard_facts *f, const char *path, struct error *e)
 	return good;
 }
 
-/* cJSON prints large numbers as 1e+15: counts stay digits. */
-static void add_count(cJSON *object, const char *name, int64_t value)
-{
-	char digits[24];
-	snprintf(digits, sizeof digits, "%" PRId64, value);
-	cJSON_AddRawToObject(object, name, digits);
-}
-
 char *shard_facts_text(const struct shard_facts *f)
 {
 	cJSON *object = cJSON_CreateObject();
 	cJSON_AddStringToObject(object, "tokenizer", f->tokenizer);
-	add_count(object, "vocab_size", f->vocab);
+	json_add_count(object, "vocab_size", f->vocab);
 	if (f->end_of_document >= 0)
-		add_count(object, "end_of_document", f->end_of_document);
-	add_count(object, "documents", f->documents);
-	add_count(object, "tokens", f->tokens);
+		json_add_count(object, "end_of_document", f->end_of_document);
+	json_add_count(object, "documents", f->documents);
+	json_add_count(object, "tokens", f->tokens);
 	char *text = cJSON_PrintUnformatted(object);
 	cJSON_Delete(object);
 	size_t n = text ? strlen(text) : 0;

@@ -483,9 +483,11 @@ static void reads_facts(void **state)
 	facts("{\"vocab_size\":257,\"documents\":2}");
 	refused(scratch("facts"), SHARD_AUTO, "facts.json: counts", "do not belong together");
 	static const char *const bad[][2] = {
-		{"", "not a JSON object"},
+		{"", "not JSON"},
 		{"[1]", "not a JSON object"},
-		{"{\"vocab_size\":257", "not a JSON object"},
+		{"{\"vocab_size\":257", "not JSON"},
+		{"{\"vocab_size\":257}{}", "text after the JSON value"},
+		{"{\"vocab_size\":257,\"vocab_size\":258}", "is there twice"},
 		{"{\"tokenizer\":\"bytes\"}", "no vocab_size"},
 		{"{\"vocab_size\":\"257\"}", "vocab_size must be a whole number"},
 		{"{\"vocab_size\":0}", "vocab_size must be a whole number"},
