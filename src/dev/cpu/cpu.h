@@ -15,6 +15,11 @@ extern const struct backend backend_cpu;
 /* The defining column: any float type. */
 extern const struct ops ops_plain;
 
+/* Workspace of the fast ops, sized at open (fast.h: room): one part for all threads, one for each. An op starts with
+ * undefined contents. */
+void *cpu_room(const struct device *dev);
+void *cpu_room_of(const struct device *dev, int thread);
+
 /* Pushes queued communication forward without blocking. From the host thread only. */
 void cpu_poll(struct device *dev);
 

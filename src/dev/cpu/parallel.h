@@ -14,6 +14,17 @@
  * returns when all are done. Not to be nested. */
 void parallel(struct device *dev, int64_t parts, void (*body)(void *context, int64_t part, int thread), void *context);
 
+/* For cutting loops. */
+static inline int64_t ceil_div(int64_t a, int64_t b)
+{
+	return (a + b - 1) / b;
+}
+
+static inline int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 /* The number of threads for a wish; 0: all cores this process may run on. 1 in a build without OpenMP. */
 int parallel_threads(int wish);
 

@@ -1,0 +1,36 @@
+/* fast.h: the fast column, as it is chosen and as its own files see each other.
+ *
+ * Every file of fast/ is compiled once for each instruction set with FAST_BUILD set to its name ("avx512"), and FAST()
+ * gives its external names that ending. F32, F16 and BF16 are computed here in FP32; F64 goes on to plain.
+ *
+ * Used by cpu.c (fast_pick) and by the files of fast/. */
+#ifndef MTRAIN_DEV_CPU_FAST_H
+#define MTRAIN_DEV_CPU_FAST_H
+
+#include "dev/backend.h"
+
+struct fast_column {
+	const char *name; /* "avx512" */
+	int lanes;        /* floats in a vector */
+	bool fma;
+	const struct ops *ops;
+	/* Bytes of workspace that ops within the limits use: one part for all threads, and one for each. */
+	void (*room)(const struct dev_limits *limits, size_t *shared, size_t *each);
+};
+
+/* The best column for this processor. */
+const struct fast_column *fast_pick(void);
+
+#ifdef FAST_BUILD
+#define FAST_PASTE(name, build) name##_##build
+#define FAST_NAME(name, build) FAST_PASTE(name, build)
+#define FAST(name) FAST_NAME(fast_##name, FAST_BUILD)
+
+#define OP_FAST(name) void FAST(name)(struct device *dev, const struct op_##name *a);
+OPS(OP_FAST)
+#undef OP_FAST
+
+size_t FAST(gemm_room)(const struct dev_limits *limits);
+#endif
+
+#endif
