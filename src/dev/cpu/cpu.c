@@ -4,14 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dev/cpu/fast/fast.h"
 #include "dev/cpu/memory.h"
 #include "dev/cpu/parallel.h"
 #include "dev/cpu/queue.h"
+
+enum { ROOM_UNIT = 4096 };
 
 struct cpu {
 	struct queues queues;
 	struct mapping *mappings;
 	const struct ops *column;
+	const struct fast_column *fast; /* NULL: plain alone */
+	char *room;                     /* of the fast ops: for all threads, then one piece each */
+	size_t shared, each;
 };
 
 static struct cpu *cpu_of(const struct device *dev)
@@ -64,8 +70,10 @@ static bool cpu_open(struct device *dev, const struct dev_options *options, stru
 	dev->impl = cpu;
 	dev->ops = &ops_polled;
 	dev->threads = parallel_threads(options->threads);
-	cpu->column = &ops_plain;
-	snprintf(dev->text, sizeof dev->text, "cpu (%d thread%s, plain)", dev->threads, dev->threads == 1 ? "" : "s");
+	cpu->fast = options->plain ? NULL : fast_pick();
+	cpu->column = options->plain ? &ops_plain : cpu->fast->ops;
+	snprintf(dev->text, sizeof dev->text, "cpu (%d thread%s, %s)", dev->threads, dev->threads == 1 ? "" : "s",
+		 options->plain ? "plain" : cpu->fast->name);
 	dev->scalars = cpu_take(dev, sizeof *dev->scalars);
 	if (!dev->scalars) {
 		cpu_close(dev);
@@ -76,7 +84,32 @@ static bool cpu_open(struct device *dev, const struct dev_options *options, stru
 
 static bool cpu_reserve(struct device *dev, const struct dev_limits *limits, struct error *e)
 {
+	struct cpu *cpu = cpu_of(dev);
+	if (!cpu->fast)
+		return true;
+	cpu->fast->room(limits, &cpu->shared, &cpu->each);
+	/* Pieces in whole pages: no two threads write to one cache line. */
+	cpu->shared = (cpu->shared + ROOM_UNIT - 1) / ROOM_UNIT * ROOM_UNIT;
+	cpu->each = (cpu->each + ROOM_UNIT - 1) / ROOM_UNIT * ROOM_UNIT;
+	size_t bytes = cpu->shared + (size_t)dev->threads * cpu->each;
+	cpu->room = cpu_take(dev, bytes);
+	if (!cpu->room)
+		return error_set(e, CODE_MACHINE, "%s: cannot have %zu bytes of workspace", dev->text, bytes);
+	dev->workspace = bytes;
 	return true;
+}
+
+void *cpu_room(const struct device *dev)
+{
+	check(cpu_of(dev)->room);
+	return cpu_of(dev)->room;
+}
+
+void *cpu_room_of(const struct device *dev, int thread)
+{
+	const struct cpu *cpu = cpu_of(dev);
+	check(cpu->room);
+	return cpu->room + cpu->shared + (size_t)thread * cpu->each;
 }
 
 static double cpu_peak_flops(const struct device *dev, enum dtype compute)

@@ -12,7 +12,6 @@
 struct fast_column {
 	const char *name; /* "avx512" */
 	int lanes;        /* floats in a vector */
-	bool fma;
 	const struct ops *ops;
 	/* Bytes of workspace that ops within the limits use: one part for all threads, and one for each. */
 	void (*room)(const struct dev_limits *limits, size_t *shared, size_t *each);
@@ -30,7 +29,13 @@ const struct fast_column *fast_pick(void);
 OPS(OP_FAST)
 #undef OP_FAST
 
+/* Bytes that an op needs: of the part for all threads (gemm, square_sums), of each thread's. */
 size_t FAST(gemm_room)(const struct dev_limits *limits);
+size_t FAST(square_sums_room)(const struct dev_limits *limits);
+size_t FAST(attention_room)(const struct dev_limits *limits);
+size_t FAST(attention_backward_room)(const struct dev_limits *limits);
+
+extern const struct fast_column FAST(column);
 #endif
 
 #endif

@@ -122,7 +122,7 @@ INLINE void finish(enum dtype to, const struct job *w, const float *tile, int64_
 {
 	const struct op_gemm *op = w->op;
 	const int64_t rows = least(TILE_M, w->rows - i), columns = least(TILE_N, w->columns - j);
-	const bool add = !w->first || op->accumulate;
+	const bool add = !w->first || op->accumulate, bias = tensor_given(op->bias);
 	for (int64_t r = 0; r < rows; r++) {
 		int64_t row = (w->i + i + r) * w->n + w->j + j; /* in out and aux */
 		float *sums = sums_of(w, i + r, j);
@@ -134,7 +134,7 @@ INLINE void finish(enum dtype to, const struct job *w, const float *tile, int64_
 				put_to(F32, sums, at, x, columns);
 				continue;
 			}
-			if (op->epilogue == GEMM_BIAS || op->epilogue == GEMM_BIAS_GELU)
+			if (bias)
 				x += get_to(to, op->bias.data, w->j + j + at, w->n);
 			if (op->epilogue == GEMM_BIAS_GELU) {
 				x = rounded(to, x);

@@ -123,22 +123,30 @@ INLINE vu vu_lanes(void)
 /* The sum and the largest of the lanes, halves onto halves. A NaN need not survive vf_top. */
 INLINE float vf_sum(vf v)
 {
+#if LANES == 16
+	return _mm512_reduce_add_ps(v);
+#else
 	float a[LANES];
 	memcpy(a, &v, sizeof a);
 	for (int half = LANES / 2; half; half /= 2)
 		for (int i = 0; i < half; i++)
 			a[i] += a[i + half];
 	return a[0];
+#endif
 }
 
 INLINE float vf_top(vf v)
 {
+#if LANES == 16
+	return _mm512_reduce_max_ps(v);
+#else
 	float a[LANES];
 	memcpy(a, &v, sizeof a);
 	for (int half = LANES / 2; half; half /= 2)
 		for (int i = 0; i < half; i++)
 			a[i] = a[i] > a[i + half] ? a[i] : a[i + half];
 	return a[0];
+#endif
 }
 
 /* The lanes of a and b in turn, a first: the lower half of each, and the upper half. */

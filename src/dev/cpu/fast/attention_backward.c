@@ -1,0 +1,164 @@
+#include "dev/cpu/cpu.h"
+#include "dev/cpu/fast/dropout.h"
+#include "dev/cpu/fast/fast.h"
+#include "dev/cpu/fast/gelu.h"
+#include "dev/cpu/fast/heads.h"
+
+/* A part is one group of heads in one sequence, so that dk and dv, summed over the group's heads, have one thread. For
+ * each head it goes over blocks of keys and, within, over the blocks of queries that see them; p is formed again from
+ * the scores and lse. */
+struct backward {
+	const struct op_attention_backward *op;
+	struct device *dev;
+	struct heads s;
+};
+
+/* A thread's room. */
+struct state {
+	float *dq, *dk, *dv;         /* [T][stride], in whole blocks: of a head; of the group */
+	float *q, *dout;             /* [BLOCK][stride] */
+	float *keys;                 /* [BLOCK][stride] */
+	float *key_columns, *value_columns; /* [D][BLOCK] */
+	float *kept, *ds;            /* [BLOCK queries][BLOCK keys] */
+	struct drop drop;
+};
+
+/* p' and ds of a tile of queries against a block of keys. t: of the tile's first query, u: of the first key. */
+INLINE void differentiate(struct state *x, const struct backward *w, float *kept, float *ds, int64_t t, int64_t u,
+			  int64_t valid, const float *lse, const float *delta, int64_t head, int64_t rows)
+{
+	for (int i = 0; i < TILE; i++, kept += BLOCK, ds += BLOCK) {
+		const int64_t seen = least(valid, t + i - u + 1);
+		const bool real = i < rows; /* else a row that only fills the tile */
+		if (x->drop.on)
+			drop_fill(&x->drop, (uint64_t)((head * w->s.length + t + i) * w->s.length + u), valid);
+		for (int64_t c = 0; c < valid; c += LANES) {
+			vi inside = (vi)vu_lanes() < (int32_t)(real ? seen - c : 0);
+			vf score = vf_load(kept + c), dp = vf_load(ds + c);
+			vf p = vf_select(inside, vf_exp(score - (real ? lse[i] : 0)), vf_set(0));
+			vf factor = x->drop.on ? vf_load(x->drop.row + c) : vf_set(1);
+			vf d = vf_select(inside, p * (dp * factor - (real ? delta[i] : 0)), vf_set(0));
+			vf_store(kept + c, p * factor);
+			vf_store(ds + c, d);
+		}
+		/* The products over queries read whole tiles of keys. */
+		for (int64_t c = ceil_div(valid, LANES) * LANES; c < BLOCK; c += LANES) {
+			vf_store(kept + c, vf_set(0));
+			vf_store(ds + c, vf_set(0));
+		}
+	}
+}
+
+/* One block of queries, from first on, against one of keys, from u on. */
+INLINE void block_pair(enum dtype t, const struct backward *w, struct state *x, int64_t b, int64_t h, int64_t first,
+		       int64_t u)
+{
+	const struct op_attention_backward *a = w->op;
+	const struct heads *s = &w->s;
+	const int64_t n = b * s->length, heads = s->groups * s->per_group;
+	const int64_t rows = least(BLOCK, s->length - first), keys = least(BLOCK, s->length - u);
+	const int64_t stat = (b * heads + h) * s->length + first;
+	static const float ones[TILE] = {1, 1, 1, 1};
+
+	block_load(t, x->q, s, row_at(t, a->qkv.data, query_at(s, n + first, h)), s->token, rows, BLOCK, (float)a->scale);
+	block_load(t, x->dout, s, row_at(t, a->dout.data, ((n + first) * heads + h) * s->size), heads * s->size, rows, BLOCK, 1);
+	for (int64_t r = 0; r < rows; r += TILE) {
+		const int64_t valid = least(keys, first + r + TILE - u);
+		float *kept = x->kept + r * BLOCK, *ds = x->ds + r * BLOCK;
+		tile_product(valid, s->size, x->q + r * s->stride, s->stride, 1, x->key_columns, BLOCK, kept, BLOCK, NULL);
+		tile_product(valid, s->size, x->dout + r * s->stride, s->stride, 1, x->value_columns, BLOCK, ds, BLOCK, NULL);
+		differentiate(x, w, kept, ds, first + r, u, valid, (const float *)a->lse.data + stat + r,
+			      (const float *)a->delta.data + stat + r, a->first_head + h, rows - r);
+		tile_product(s->stride, valid, ds, BLOCK, 1, x->keys, s->stride, x->dq + (first + r) * s->stride, s->stride,
+			     ones);
+	}
+	for (int64_t k = 0; k < keys; k += TILE) {
+		/* Queries before key u + k do not see it. */
+		const int64_t skip = first == u ? k : 0;
+		tile_product(s->stride, rows - skip, x->kept + skip * BLOCK + k, 1, BLOCK, x->dout + skip * s->stride, s->stride,
+			     x->dv + (u + k) * s->stride, s->stride, ones);
+		tile_product(s->stride, rows - skip, x->ds + skip * BLOCK + k, 1, BLOCK, x->q + skip * s->stride, s->stride,
+			     x->dk + (u + k) * s->stride, s->stride, ones);
+	}
+}
+
+/* δ_t = dout_t·out_t of a head. */
+INLINE void form_delta(enum dtype t, const struct backward *w, int64_t b, int64_t h)
+{
+	const struct op_attention_backward *a = w->op;
+	const struct heads *s = &w->s;
+	const int64_t heads = s->groups * s->per_group;
+	for (int64_t r = 0; r < s->length; r++) {
+		const int64_t at = ((b * s->length + r) * heads + h) * s->size;
+		vf sum = vf_set(0);
+		for (int64_t c = 0; c < s->size; c += LANES)
+			sum = vf_fma(get_to(t, row_at(t, a->dout.data, at), c, s->size),
+				     get_to(t, row_at(t, a->out.data, at), c, s->size), sum);
+		((float *)a->delta.data)[(b * heads + h) * s->length + r] = vf_sum(sum);
+	}
+}
+
+INLINE void attention_backward(enum dtype t, const struct backward *w, struct state *x, int64_t b, int64_t group)
+{
+	const struct op_attention_backward *a = w->op;
+	const struct heads *s = &w->s;
+	const int64_t n = b * s->length;
+	const size_t whole = (size_t)(ceil_div(s->length, BLOCK) * BLOCK * s->stride) * sizeof(float);
+
+	memset(x->dk, 0, whole);
+	memset(x->dv, 0, whole);
+	for (int64_t h = group * s->per_group; h < (group + 1) * s->per_group; h++) {
+		form_delta(t, w, b, h);
+		memset(x->dq, 0, whole);
+		for (int64_t u = 0; u < s->length; u += BLOCK) {
+			const int64_t keys = least(BLOCK, s->length - u);
+			const void *k = row_at(t, a->qkv.data, key_at(s, n + u, group));
+			block_load(t, x->keys, s, k, s->token, keys, BLOCK, 1);
+			block_transpose(t, x->key_columns, s, k, s->token, keys);
+			block_transpose(t, x->value_columns, s, row_at(t, a->qkv.data, value_at(s, n + u, group)), s->token,
+					keys);
+			for (int64_t first = u; first < s->length; first += BLOCK)
+				block_pair(t, w, x, b, h, first, u);
+		}
+		block_store(t, row_at(t, a->dqkv.data, query_at(s, n, h)), s->token, s, x->dq, s->length, (float)a->scale);
+	}
+	/* The queries that went into dk had the scale on them. */
+	block_store(t, row_at(t, a->dqkv.data, key_at(s, n, group)), s->token, s, x->dk, s->length, 1);
+	block_store(t, row_at(t, a->dqkv.data, value_at(s, n, group)), s->token, s, x->dv, s->length, 1);
+}
+
+static void attention_backward_part(void *context, int64_t part, int thread)
+{
+	const struct backward *w = context;
+	const struct heads *s = &w->s;
+	const int64_t whole = ceil_div(s->length, BLOCK) * BLOCK * s->stride, block = BLOCK * s->stride;
+	struct state x = {.dq = cpu_room_of(w->dev, thread)};
+	x.dk = x.dq + whole;
+	x.dv = x.dk + whole;
+	x.q = x.dv + whole;
+	x.dout = x.q + block;
+	x.keys = x.dout + block;
+	x.key_columns = x.keys + block;
+	x.value_columns = x.key_columns + block;
+	x.kept = x.value_columns + block;
+	x.ds = x.kept + BLOCK * BLOCK;
+	drop_init(&x.drop, &w->op->dropout);
+	x.drop.sample = (uint64_t)(w->dev->scalars->samples + w->op->dropout.span.sample + part / s->groups);
+	BY_TYPE(w->op->qkv.dtype, attention_backward, w, &x, part / s->groups, part % s->groups);
+}
+
+size_t FAST(attention_backward_room)(const struct dev_limits *limits)
+{
+	int64_t stride = ceil_div(limits->head_size, LANES) * LANES, whole = ceil_div(limits->rows, BLOCK) * BLOCK;
+	return (size_t)((3 * whole + 5 * BLOCK) * stride + 2 * BLOCK * BLOCK) * sizeof(float);
+}
+
+void FAST(attention_backward)(struct device *dev, const struct op_attention_backward *a)
+{
+	if (a->qkv.dtype == F64) {
+		ops_plain.attention_backward(dev, a);
+		return;
+	}
+	struct backward w = {a, dev, heads_of(a->qkv, a->sequence)};
+	parallel(dev, a->qkv.shape[0] / a->sequence * w.s.groups, attention_backward_part, &w);
+}

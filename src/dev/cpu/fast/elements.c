@@ -1,0 +1,65 @@
+#include "dev/cpu/cpu.h"
+#include "dev/cpu/fast/fast.h"
+#include "dev/cpu/fast/rows.h"
+#include "dev/cpu/parallel.h"
+
+enum { CHUNK = 1 << 15 };
+
+INLINE void add(enum dtype t, const struct op_add *a, int64_t begin, int64_t end)
+{
+	for (int64_t i = begin; i < end; i += LANES)
+		put_to(t, a->y.data, i, get_to(t, a->x.data, i, end) + get_to(t, a->y.data, i, end), end);
+}
+
+static void add_part(void *context, int64_t part, int thread)
+{
+	const struct op_add *a = context;
+	BY_TYPE(a->y.dtype, add, a, part * CHUNK, least((part + 1) * CHUNK, tensor_count(a->y)));
+}
+
+void FAST(add)(struct device *dev, const struct op_add *a)
+{
+	if (a->y.dtype == F64) {
+		ops_plain.add(dev, a);
+		return;
+	}
+	struct op_add copy = *a;
+	parallel(dev, ceil_div(tensor_count(a->y), CHUNK), add_part, &copy);
+}
+
+INLINE void convert(enum dtype to, enum dtype from, const struct op_convert *a, int64_t begin, int64_t end)
+{
+	for (int64_t i = begin; i < end; i += LANES)
+		put_to(to, a->to.data, i, get_to(from, a->from.data, i, end), end);
+}
+
+INLINE void convert_to(enum dtype to, const struct op_convert *a, int64_t begin, int64_t end)
+{
+	switch (a->from.dtype) {
+	case F32:
+		convert(to, F32, a, begin, end);
+		break;
+	case F16:
+		convert(to, F16, a, begin, end);
+		break;
+	default:
+		convert(to, BF16, a, begin, end);
+		break;
+	}
+}
+
+static void convert_part(void *context, int64_t part, int thread)
+{
+	const struct op_convert *a = context;
+	BY_TYPE(a->to.dtype, convert_to, a, part * CHUNK, least((part + 1) * CHUNK, tensor_count(a->to)));
+}
+
+void FAST(convert)(struct device *dev, const struct op_convert *a)
+{
+	if (a->to.dtype == F64 || a->from.dtype == F64) {
+		ops_plain.convert(dev, a);
+		return;
+	}
+	struct op_convert copy = *a;
+	parallel(dev, ceil_div(tensor_count(a->to), CHUNK), convert_part, &copy);
+}
