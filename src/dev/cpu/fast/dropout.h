@@ -109,8 +109,8 @@ INLINE uint64_t drop_row(struct drop *d, const struct span *span, int64_t sample
 {
 	if (!d->on)
 		return 0;
-	d->sample = (uint64_t)(samples + span->sample + n / span->length);
-	return (uint64_t)((span->first + n % span->length) * width);
+	d->sample = (uint64_t)(samples + span_sample(span, n));
+	return (uint64_t)(span_token(span, n) * width);
 }
 
 #endif

@@ -23,7 +23,7 @@ INLINE void position_forward(enum dtype t, const struct position_forward *w, int
 		uint64_t e = drop_row(&d, span, w->samples, n, width);
 		const void *x = row_at(t, a->x.data, n * width);
 		void *out = row_at(t, a->out.data, n * width);
-		const void *place = table ? row_at(t, a->table.data, (span->first + n % span->length) * width) : NULL;
+		const void *place = table ? row_at(t, a->table.data, span_token(span, n) * width) : NULL;
 		for (int64_t c = 0; c < width; c += LANES) {
 			vf v = get_to(t, x, c, width);
 			if (table)
@@ -55,14 +55,14 @@ struct position_backward {
 	int64_t length; /* of the span; the number of rows where the span does not count */
 };
 
-/* A part is one position of all samples, so that a row of the table has one thread. */
+/* A part is one token's place in all samples, so that a row of the table has one thread. */
 INLINE void position_backward(enum dtype t, const struct position_backward *w, int64_t place)
 {
 	const struct op_position_backward *a = w->op;
 	const struct span *span = &a->dropout.span;
 	const int64_t width = a->dx.shape[1];
 	const bool table = tensor_given(a->dtable);
-	float *sums = table ? (float *)a->dtable.data + (span->first + place) * width : NULL;
+	float *sums = table ? (float *)a->dtable.data + span_token(span, place) * width : NULL;
 	struct drop d;
 	drop_init(&d, &a->dropout);
 	for (int64_t n = place; n < a->dx.shape[0]; n += w->length) {
