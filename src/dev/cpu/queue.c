@@ -70,19 +70,31 @@ static const struct work *culprit(const struct queues *s, struct mark m)
 	return w;
 }
 
+/* A peer that is nearly there is met soonest by asking again and again; one that is still computing may be on this very
+ * core, which asking would take from it. */
+static void rest(double waited)
+{
+	enum { PATIENCE_US = 100, NAP_US = 30 };
+	if (waited < 1e-6 * PATIENCE_US)
+		sched_yield();
+	else
+		nanosleep(&(struct timespec){.tv_nsec = NAP_US * 1000}, NULL);
+}
+
 void queues_finish(struct queues *s, struct mark m, double timeout)
 {
 	queues_poll(s);
 	if (reached(s, m))
 		return;
 	check(!s->polling); /* an item that waited for an item could never end */
-	double start = now();
+	double start = now(), waited = 0;
 	while (queues_poll(s), !reached(s, m)) {
-		if (timeout > 0 && now() - start > timeout) {
+		waited = now() - start;
+		if (timeout > 0 && waited > timeout) {
 			const struct work *w = culprit(s, m);
 			die(CODE_PEER, "waited %g s for %s in group %s", timeout, w->call, w->group);
 		}
-		sched_yield();
+		rest(waited);
 	}
 }
 
