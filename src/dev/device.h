@@ -39,6 +39,9 @@ struct dev_limits {
 struct dev_options {
 	int threads; /* of this rank; 0: all cores this process may run on */
 	bool plain;  /* the defining column of ops even where a fast one exists */
+	/* CPU: "generic", "avx2" or "avx512" for the fast ops; NULL: the best that this processor has. Machines of
+	 * different kinds in one run give the same bits only with the same set. */
+	const char *instructions;
 	double timeout; /* seconds that a wait may take before the run ends; 0: no limit */
 };
 
@@ -57,7 +60,7 @@ void dev_set_timeout(struct device *dev, double seconds);
 
 const char *dev_name(const struct device *dev);         /* "cpu (2 threads, avx512)" */
 int dev_threads(const struct device *dev);              /* 0 where it means nothing */
-double dev_peak_flops(const struct device *dev, enum dtype compute); /* datasheet dense FLOP/s; 0: not known */
+double dev_peak_flops(const struct device *dev, enum dtype compute); /* dense FLOP/s as a datasheet would say; 0: not known */
 size_t dev_workspace(const struct device *dev);         /* bytes that the ops use inside */
 
 /* Memory for an arena, zeroed, aligned to 4096. Fails: CODE_MACHINE, naming the bytes. */

@@ -137,9 +137,10 @@ static double decode(const unsigned char *from, enum dtype type)
 	}
 }
 
-void bench_open(struct bench *b, const struct backend *backend, bool plain, int threads)
+void bench_open(struct bench *b, const struct backend *backend, const char *column, int threads)
 {
-	struct dev_options options = {.threads = threads, .plain = plain};
+	bool plain = column && strcmp(column, "plain") == 0;
+	struct dev_options options = {.threads = threads, .plain = plain, .instructions = column};
 	struct dev_limits limits = {.rows = 1024, .width = 50304, .head_size = 128, .tensors = CALL_LIST};
 	struct error e = {0};
 	*b = (struct bench){0};

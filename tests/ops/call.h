@@ -77,7 +77,8 @@ struct bench {
 	unsigned char *memory;
 	size_t room;
 };
-void bench_open(struct bench *b, const struct backend *backend, bool plain, int threads);
+/* column: "plain", a set of instructions (device.h), or NULL: the best. */
+void bench_open(struct bench *b, const struct backend *backend, const char *column, int threads);
 void bench_close(struct bench *b);
 
 /* Makes the call on b and reads everything back. skew: how many elements tensors are moved from 64-byte boundaries. Fails

@@ -33,7 +33,7 @@ void case_derive(struct call *c, const char *name, builder *build, const int64_t
 	struct call made;
 	struct bench b;
 	case_build(&made, build, F64, c->grid, size, variant);
-	bench_open(&b, &backend_cpu, true, 1);
+	bench_open(&b, &backend_cpu, "plain", 1);
 	call_run(&b, &made, 0);
 	struct arg *to = call_find(c, name), *from = call_find(&made, output);
 	for (int64_t i = 0; i < to->count; i++)
@@ -46,12 +46,13 @@ static const int64_t row_sizes[][SIZE_DIMS] = {{1, 1}, {3, 17}, {17, 3}, {2, 64}
 static const int64_t span_sizes[][SIZE_DIMS] = {{1, 1, 1}, {2, 3, 17}, {3, 5, 3}, {1, 2, 64}, {2, 33, 100}, {4, 17, 257}};
 static const int64_t table_sizes[][SIZE_DIMS] = {{1, 1, 1}, {3, 17, 5}, {64, 3, 17}, {257, 100, 64}, {100, 257, 3}};
 static const int64_t product_sizes[][SIZE_DIMS] = {{1, 1, 1},   {3, 17, 5},  {17, 3, 64},   {64, 64, 64},
-						   {1, 257, 3}, {100, 1, 17}, {33, 257, 100}, {65, 129, 70}};
+						   {1, 257, 3}, {100, 1, 17}, {33, 257, 100}, {65, 129, 70},
+						   {1601, 2, 5}, {5, 3, 1601}, {9, 802, 18}};
 static const int64_t attention_sizes[][SIZE_DIMS] = {{1, 1, 1, 1, 1}, {2, 3, 1, 2, 5},  {1, 17, 3, 1, 16}, {1, 64, 1, 1, 64},
-						     {2, 33, 2, 3, 8}, {1, 100, 1, 2, 33}, {1, 70, 1, 1, 128}};
+						     {2, 33, 2, 3, 8}, {1, 100, 1, 2, 33}, {1, 70, 1, 1, 128}, {1, 260, 1, 2, 10}};
 static const int64_t logit_sizes[][SIZE_DIMS] = {{1, 1}, {3, 17}, {17, 3}, {2, 64}, {5, 100}, {9, 257}, {3, 1000}};
 static const int64_t rank_sizes[][SIZE_DIMS] = {{1, 1}, {2, 3}, {3, 17}, {8, 64}, {4, 257}};
-static const int64_t list_sizes[][SIZE_DIMS] = {{1}, {3}, {17}, {64}, {100}, {257}, {5000}};
+static const int64_t list_sizes[][SIZE_DIMS] = {{1}, {3}, {17}, {64}, {100}, {257}, {33000}};
 
 #define SIZES(list, whole) list, sizeof list / sizeof *list, whole
 const struct op_cases op_cases[] = {

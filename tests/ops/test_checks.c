@@ -140,7 +140,7 @@ int main(void)
 	for (int i = 0; i < op_cases_count; i++)
 		tests[i] = (struct CMUnitTest){op_cases[i].name, check_op, NULL, NULL, (void *)(uintptr_t)&op_cases[i]};
 	tests[op_cases_count] = (struct CMUnitTest)cmocka_unit_test(check_messages);
-	bench_open(&bench, &backend_cpu, true, 1);
+	bench_open(&bench, &backend_cpu, "plain", 1);
 	int failed = _cmocka_run_group_tests("checks", tests, (size_t)op_cases_count + 1, NULL, NULL);
 	bench_close(&bench);
 	free(tests);

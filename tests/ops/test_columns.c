@@ -2,7 +2,8 @@
  *
  * With R the plain op on FP64 storage of the same values, P the plain op in the type, X the column in the type:
  * max|X − R| ≤ 2·max|P − R| + 1e-6·max|R| for each tensor that the op writes. X is run twice and with two threads for the
- * same bits, and at an address that is aligned to the element only. `--bench [THREADS]` times instead of checking. */
+ * same bits, and at an address that is aligned to the element only. Arguments: a set of instructions (the
+ * best is taken if none is named); `--bench [THREADS]` times instead of checking. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@
 #include "dev/cpu/cpu.h"
 
 static const struct backend *const tested = &backend_cpu;
+static const char *column; /* the best, or a set of instructions that is named */
 static const enum dtype types[] = {F64, F32, BF16, F16};
 enum { TYPES = sizeof types / sizeof *types };
 
@@ -116,7 +118,7 @@ static void check_op(void **state)
 
 static int time_ops(int threads)
 {
-	bench_open(&one_thread, tested, false, threads);
+	bench_open(&one_thread, tested, column, threads);
 	printf("%s against plain\n%-20s %-5s %12s %12s %8s\n", dev_name(one_thread.dev), "op", "type", "plain ms", "column ms",
 	       "ratio");
 	for (int i = 0; i < op_cases_count; i++)
@@ -139,18 +141,40 @@ static int time_ops(int threads)
 	return 0;
 }
 
+/* Whether the named set of instructions is to be had here. */
+static bool present(void)
+{
+	struct dev_options options = {.threads = 1, .instructions = column};
+	struct device *dev;
+	struct error e;
+	if (!dev_open(&dev, tested, &options, &e))
+		return false;
+	dev_close(dev);
+	return true;
+}
+
 int main(int argc, char **argv)
 {
-	int failed;
-	bench_open(&plain, &backend_cpu, true, 1);
-	if (argc > 1 && strcmp(argv[1], "--bench") == 0) {
-		failed = time_ops(argc > 2 ? atoi(argv[2]) : 1);
+	bool bench = false;
+	int failed, threads = 1;
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--bench") == 0)
+			bench = true;
+		else if (atoi(argv[i]) > 0)
+			threads = atoi(argv[i]);
+		else
+			column = argv[i];
+	if (!present())
+		return 77; /* skipped */
+	bench_open(&plain, &backend_cpu, "plain", 1);
+	if (bench) {
+		failed = time_ops(threads);
 	} else {
 		struct CMUnitTest *tests = calloc((size_t)op_cases_count, sizeof *tests);
 		for (int i = 0; i < op_cases_count; i++)
 			tests[i] = (struct CMUnitTest){op_cases[i].name, check_op, NULL, NULL, (void *)(uintptr_t)&op_cases[i]};
-		bench_open(&one_thread, tested, false, 1);
-		bench_open(&two_threads, tested, false, 2);
+		bench_open(&one_thread, tested, column, 1);
+		bench_open(&two_threads, tested, column, 2);
 		failed = _cmocka_run_group_tests("columns", tests, (size_t)op_cases_count, NULL, NULL);
 		bench_close(&two_threads);
 		bench_close(&one_thread);

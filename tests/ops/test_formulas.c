@@ -93,7 +93,7 @@ int main(void)
 			if (strcmp(op_cases[i].name, formulas[k].name) == 0)
 				tests[count++] = (struct CMUnitTest){op_cases[i].name, check_formula, NULL, NULL,
 								     (void *)(uintptr_t)&op_cases[i]};
-	bench_open(&bench, &backend_cpu, true, 1);
+	bench_open(&bench, &backend_cpu, "plain", 1);
 	int failed = _cmocka_run_group_tests("formulas", tests, (size_t)count, NULL, NULL);
 	bench_close(&bench);
 	return failed;

@@ -239,7 +239,7 @@ int main(void)
 		tests[i] = (struct CMUnitTest){pairs[i].name, check_pair, NULL, NULL, (void *)(uintptr_t)&pairs[i]};
 	tests[PAIRS] = (struct CMUnitTest){"linear layer with gelu", check_layer, NULL, NULL, NULL};
 	tests[PAIRS + 1] = (struct CMUnitTest){"loss over vocabulary shards", check_head, NULL, NULL, NULL};
-	bench_open(&bench, &backend_cpu, true, 1);
+	bench_open(&bench, &backend_cpu, "plain", 1);
 	int failed = _cmocka_run_group_tests("gradients", tests, PAIRS + 2, NULL, NULL);
 	bench_close(&bench);
 	return failed;

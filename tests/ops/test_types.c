@@ -154,7 +154,7 @@ int main(void)
 		tests[i] = (struct CMUnitTest){op_cases[i].name, check_op, NULL, NULL, (void *)(uintptr_t)&op_cases[i]};
 	tests[op_cases_count] = (struct CMUnitTest)cmocka_unit_test(check_residual_norm);
 	tests[op_cases_count + 1] = (struct CMUnitTest)cmocka_unit_test(check_gemm_gelu);
-	bench_open(&bench, &backend_cpu, true, 1);
+	bench_open(&bench, &backend_cpu, "plain", 1);
 	int failed = _cmocka_run_group_tests("types", tests, (size_t)op_cases_count + 2, NULL, NULL);
 	bench_close(&bench);
 	free(tests);

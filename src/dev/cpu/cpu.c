@@ -14,6 +14,7 @@ enum { ROOM_UNIT = 4096 };
 struct cpu {
 	struct queues queues;
 	struct mapping *mappings;
+	struct pool *pool;
 	const struct ops *column;
 	const struct fast_column *fast; /* NULL: plain alone */
 	char *room;                     /* of the fast ops: for all threads, then one piece each */
@@ -23,6 +24,11 @@ struct cpu {
 static struct cpu *cpu_of(const struct device *dev)
 {
 	return dev->impl;
+}
+
+struct pool *cpu_pool(const struct device *dev)
+{
+	return cpu_of(dev)->pool;
 }
 
 void cpu_poll(struct device *dev)
@@ -59,6 +65,7 @@ static void cpu_close(struct device *dev)
 	struct cpu *cpu = cpu_of(dev);
 	while (cpu->mappings)
 		memory_give_back(&cpu->mappings, cpu->mappings->base);
+	pool_close(cpu->pool);
 	free(cpu);
 }
 
@@ -69,11 +76,20 @@ static bool cpu_open(struct device *dev, const struct dev_options *options, stru
 		return error_set(e, CODE_MACHINE, "out of memory");
 	dev->impl = cpu;
 	dev->ops = &ops_polled;
-	dev->threads = parallel_threads(options->threads);
-	cpu->fast = options->plain ? NULL : fast_pick();
-	cpu->column = options->plain ? &ops_plain : cpu->fast->ops;
+	dev->threads = options->threads > 0 ? options->threads : parallel_cores();
+	if (!options->plain && !(cpu->fast = fast_pick(options->instructions))) {
+		free(cpu);
+		return error_set(e, CODE_MACHINE, "this processor or build does not have the instructions %s",
+				 options->instructions);
+	}
+	cpu->column = cpu->fast ? cpu->fast->ops : &ops_plain;
 	snprintf(dev->text, sizeof dev->text, "cpu (%d thread%s, %s)", dev->threads, dev->threads == 1 ? "" : "s",
-		 options->plain ? "plain" : cpu->fast->name);
+		 cpu->fast ? cpu->fast->name : "plain");
+	cpu->pool = pool_open(dev->threads);
+	if (!cpu->pool) {
+		free(cpu);
+		return error_set(e, CODE_MACHINE, "cannot start %d threads", dev->threads);
+	}
 	dev->scalars = cpu_take(dev, sizeof *dev->scalars);
 	if (!dev->scalars) {
 		cpu_close(dev);
@@ -112,9 +128,27 @@ void *cpu_room_of(const struct device *dev, int thread)
 	return cpu->room + cpu->shared + (size_t)thread * cpu->each;
 }
 
+/* The clock that the system reports; 0: it does not. */
+static double clock_hertz(void)
+{
+	double mhz = 0;
+	char line[256];
+	FILE *f = fopen("/proc/cpuinfo", "re");
+	while (f && fgets(line, sizeof line, f))
+		if (sscanf(line, "cpu MHz : %lf", &mhz) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return mhz * 1e6;
+}
+
+/* There is no datasheet at hand: cores in use · clock as reported · operations a cycle that the best instructions of
+ * this processor allow. Types narrower than F32 are computed in it. */
 static double cpu_peak_flops(const struct device *dev, enum dtype compute)
 {
-	return 0;
+	int cores = parallel_cores();
+	double peak = (dev->threads < cores ? dev->threads : cores) * clock_hertz() * fast_pick(NULL)->flops;
+	return compute == F64 ? peak / 2 : peak;
 }
 
 static struct mark cpu_mark(struct device *dev, enum queue q)

@@ -10,6 +10,8 @@
 
 #include "dev/backend.h"
 
+struct pool;
+
 extern const struct backend backend_cpu;
 
 /* The defining column: any float type. */
@@ -19,6 +21,9 @@ extern const struct ops ops_plain;
  * undefined contents. */
 void *cpu_room(const struct device *dev);
 void *cpu_room_of(const struct device *dev, int thread);
+
+/* The threads of parallel.h. */
+struct pool *cpu_pool(const struct device *dev);
 
 /* Pushes queued communication forward without blocking. From the host thread only. */
 void cpu_poll(struct device *dev);

@@ -5,7 +5,7 @@
  * items, so a wait is a comparison. A wait of one communication queue for another is queued itself (a gate), so the
  * host goes on; a wait of the compute queue holds the host, since there the host is the queue.
  *
- * Owns no memory but the gates. Used by cpu.c and parallel.c. One host thread only. */
+ * Owns no memory but the gates. Used by cpu.c. One host thread only. */
 #ifndef MTRAIN_DEV_CPU_QUEUE_H
 #define MTRAIN_DEV_CPU_QUEUE_H
 

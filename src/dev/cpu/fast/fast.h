@@ -11,14 +11,14 @@
 
 struct fast_column {
 	const char *name; /* "avx512" */
-	int lanes;        /* floats in a vector */
+	int flops;        /* FP32 operations that a core with these instructions can do in a cycle */
 	const struct ops *ops;
 	/* Bytes of workspace that ops within the limits use: one part for all threads, and one for each. */
 	void (*room)(const struct dev_limits *limits, size_t *shared, size_t *each);
 };
 
-/* The best column for this processor. */
-const struct fast_column *fast_pick(void);
+/* The column of this name, or the best (name NULL), for this processor. NULL: it is not to be had here. */
+const struct fast_column *fast_pick(const char *name);
 
 #ifdef FAST_BUILD
 #define FAST_PASTE(name, build) name##_##build
