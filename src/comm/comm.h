@@ -2,12 +2,15 @@
  *
  * A comm is one group of ranks as seen from one of them. Every call is collective over the group and queued: it
  * runs on queue q after what is on q already, and the caller orders it against computing with dev_mark/dev_wait. A
- * comm never computes a layer. Calls take tensors, so a count can never disagree with a type.
+ * comm never computes a layer. Calls take tensors, so a count can never disagree with a type. Matching calls are on
+ * the same queue, in the same order, on every rank; calls on different queues do not stand in each other's way. A group
+ * of one needs nothing moved: its calls are local copies and are not counted. Empty tensors are no calls.
  *
  * Sums of F16 and BF16 are added in FP32, those of F32 in FP32, of F64 in FP64, in rank order, rounded once: the
  * result has the same bits on every rank, and does not depend on time or message size.
  *
- * A transport (transport.h) does the work; comm.c checks. A comm is made once, in an agreed order, before step 1. */
+ * Comms own their connections, not the tensors. Used by model and train, and by whoever agrees on something between
+ * ranks. A transport (transport.h) does the work; comm.c checks. A comm is made once, in an agreed order, before step 1. */
 #ifndef MTRAIN_COMM_COMM_H
 #define MTRAIN_COMM_COMM_H
 
@@ -19,7 +22,8 @@ struct comm;
 struct transport;
 
 /* All ranks of the job, over a transport. rank and size come from the launcher (launch.h).
- * Fails: CODE_MACHINE or CODE_PEER. */
+ * Fails: CODE_USAGE, when the transport cannot work under this launcher; alike on every rank, and there is no comm to
+ * agree over, so one rank should tell it. What goes wrong on one rank alone is a `die`. */
 bool comm_open(struct comm **world, const struct transport *transport, struct device *dev, int rank, int size,
 	       struct error *e);
 
@@ -27,7 +31,7 @@ bool comm_open(struct comm **world, const struct transport *transport, struct de
  * `name` ("tensor", "data", …) is for messages and must be a literal. Collective over the parent. */
 bool comm_split(struct comm **out, struct comm *parent, const char *name, int color, int key, struct error *e);
 
-/* NULL is fine. The world is closed last. */
+/* Collective. NULL is fine. The world is closed last. */
 void comm_close(struct comm *c);
 
 int comm_rank(const struct comm *c);
@@ -57,7 +61,8 @@ struct transfer {
 void comm_exchange(struct comm *c, enum queue q, const struct transfer *transfers, int count);
 
 /* What has gone through this comm: tests count collectives and bytes with it. Bytes are those of the tensors named
- * in the calls. */
+ * in the calls: of the larger one where there are two (all that is gathered, all that is reduced), of all transfers of an
+ * exchange. Host-side calls are not counted. */
 enum comm_call { COMM_ALL_REDUCE, COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_BROADCAST, COMM_EXCHANGE, COMM_CALLS };
 struct comm_count {
 	int64_t calls[COMM_CALLS];

@@ -31,7 +31,7 @@ static void *stand_by(void *context)
 	pthread_mutex_lock(&lock);
 	while (!over)
 		if (pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT && !over)
-			die(CODE_PEER, "%s of group %s: not all ranks joined in %g s", call_name, group_name, limit_seconds);
+			die(CODE_PEER, "%s in group %s: not all ranks joined in %g s", call_name, group_name, limit_seconds);
 	pthread_mutex_unlock(&lock);
 	return NULL;
 }

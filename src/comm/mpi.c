@@ -15,7 +15,7 @@ void mpi_must(int rc, const char *call, const char *group)
 	MPI_Error_string(rc, text, &length);
 	bool ours = kind == MPI_ERR_TRUNCATE || kind == MPI_ERR_COUNT || kind == MPI_ERR_TYPE || kind == MPI_ERR_TAG ||
 		    kind == MPI_ERR_RANK || kind == MPI_ERR_BUFFER || kind == MPI_ERR_ARG || kind == MPI_ERR_REQUEST;
-	die(ours ? CODE_MACHINE : CODE_PEER, "%s of group %s: MPI says: %s", call, group, text);
+	die(ours ? CODE_MACHINE : CODE_PEER, "%s in group %s: MPI says: %s", call, group, text);
 }
 
 static void *must_have(size_t count, size_t size)

@@ -76,7 +76,7 @@ static bool arrived(struct mpi_work *w)
 			continue;
 		MPI_Get_elements_x(&lane->statuses[i], MPI_BYTE, &came);
 		if (came != lane->expected[i])
-			die(CODE_MACHINE, "%s of group %s: its rank %d sent %lld bytes where %lld were due", w->base.call,
+			die(CODE_MACHINE, "%s in group %s: its rank %d sent %lld bytes where %lld were due", w->base.call,
 			    w->base.group, lane->statuses[i].MPI_SOURCE, (long long)came, (long long)lane->expected[i]);
 	}
 	lane->pending = 0;

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "comm/control.h"
+#include "dev/backend.h"
 #include "job.h"
 
 static void sums(struct job *j, int rounds)
@@ -57,7 +58,9 @@ int main(int argc, char **argv)
 	log_phase("sums");
 	sums(&j, 20);
 	log_info("running");
-	if (strcmp(mode, "loop") == 0 || strcmp(mode, "late") == 0) {
+	if (strcmp(mode, "suspend") == 0)
+		j.dev->timeout = 60;
+	if (strcmp(mode, "loop") == 0 || strcmp(mode, "late") == 0 || strcmp(mode, "suspend") == 0) {
 		code = sums_until_stopped(&j);
 	} else if (strcmp(mode, "die") == 0 && here) {
 		die(CODE_DATA, "a bad day");
