@@ -1,6 +1,7 @@
 #include "commands/inspect.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,6 +9,18 @@
 #include "train/shard.h"
 
 enum { CHUNK = 1 << 20 }; /* bytes read at once */
+enum { COUNTED_VOCAB = 1 << 24 }; /* the largest vocabulary whose ids are counted */
+
+/* The mean loss, in nats a token, of a model that knows how often each id occurs and nothing else: what a language model
+ * must at least be below. */
+static double unigram_loss(const int64_t *counts, int64_t vocab, int64_t tokens)
+{
+	double sum = 0;
+	for (int64_t i = 0; i < vocab; i++)
+		if (counts[i] > 0)
+			sum -= (double)counts[i] * log((double)counts[i] / (double)tokens);
+	return sum / (double)tokens;
+}
 
 /* Reads every id: their range, and the first that is not in 0 … vocab−1, which is the error too. */
 static bool scan_ids(cJSON *out, const struct shard *s, int64_t vocab, struct error *e)
@@ -15,7 +28,8 @@ static bool scan_ids(cJSON *out, const struct shard *s, int64_t vocab, struct er
 	int64_t size = (int64_t)shard_token_size(s->type), least = INT64_MAX, most = INT64_MIN, bad = -1, bad_id = 0;
 	bool good = true;
 	char *raw = malloc(CHUNK);
-	if (!raw)
+	int64_t *counts = vocab <= COUNTED_VOCAB ? calloc((size_t)vocab, sizeof *counts) : NULL;
+	if (!raw || (!counts && vocab <= COUNTED_VOCAB))
 		die(CODE_MACHINE, "out of memory to scan a shard");
 	for (int64_t begin = 0; good && begin < s->tokens; begin += CHUNK / size) {
 		int64_t n = s->tokens - begin < CHUNK / size ? s->tokens - begin : CHUNK / size;
@@ -27,14 +41,19 @@ static bool scan_ids(cJSON *out, const struct shard *s, int64_t vocab, struct er
 			if (bad_id < 0 || bad_id >= vocab)
 				bad = begin + i;
 		}
+		for (int64_t i = 0; good && bad < 0 && counts && i < n; i++)
+			counts[shard_token_at(s->type, raw, i)]++;
 	}
 	free(raw);
-	if (!good || s->tokens == 0)
+	if (good && s->tokens > 0) {
+		json_add_count(out, "least_id", least);
+		json_add_count(out, "most_id", most);
+		if (bad < 0 && counts)
+			json_add_number(out, "unigram_loss", unigram_loss(counts, vocab, s->tokens));
+	}
+	free(counts);
+	if (bad < 0 || !good)
 		return good;
-	json_add_count(out, "least_id", least);
-	json_add_count(out, "most_id", most);
-	if (bad < 0)
-		return true;
 	int64_t byte = s->begin + bad * size;
 	json_add_count(out, "first_bad_token", bad);
 	json_add_count(out, "first_bad_byte", byte);

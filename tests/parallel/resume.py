@@ -1,5 +1,8 @@
 """A run that is killed loses nothing: n steps, kill -9, the rest = all steps straight, in the same bits on the same layout, and
-within the rounding of the layout on another one. A signal saves and ends with 75. Usage: resume.py MTRAIN SUITE"""
+within the rounding of the layout on another one. A signal saves and ends with 75. Usage: resume.py MTRAIN SUITE
+
+A run that is to be killed has no end of its own, so that it cannot come first however fast the machine is; how far it is
+resumed follows from where it was killed, and a run that nobody disturbs goes as far."""
 import glob
 import json
 import os
@@ -10,7 +13,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import rig
 
-STEPS, EVERY = 24, 6
+STEPS, EVERY, ENDLESS = 24, 6, 1000000
 
 
 def settings(r, name, **more):
@@ -18,7 +21,7 @@ def settings(r, name, **more):
         "run.seed": 5, "run.steps": STEPS, "run.dir": r.path("runs", name),
         "model.layers": 4, "model.hidden": 32, "model.heads": 4, "model.sequence": 16, "model.vocab": 257,
         "model.dropout": 0.1, "batch.global": 8, "batch.micro": 1,
-        "optimizer.lr": 0.003, "optimizer.warmup_steps": 4, "precision.loss_scale_window": 5,
+        "optimizer.lr": 0.003, "optimizer.warmup_steps": 4, "optimizer.decay_steps": 60, "precision.loss_scale_window": 5,
         "data.train": "3:%s, 1:%s" % (r.path("tokens"), r.path("more")), "checkpoint.every": EVERY,
         "device.threads": 1,
     }
@@ -74,9 +77,27 @@ def rank_pids(config):
     return sorted(pids)
 
 
-def kill_and_resume(r, name, compute, straight, place, back, exact):
+def compare(r, name, s, ranks, straight, exact):
+    """Resumes the run s ten steps beyond what it has done, and compares with one that was not disturbed."""
+    steps = len(r.metrics(s["run.dir"])) + 10
+    got = r.train(name, dict(s, **{"run.steps": steps}), ranks)
+    whole, whole_ranks = straight
+    whole = r.train(name + "-straight", dict(whole, **{"run.steps": steps, "run.dir": r.path("runs", name + "-straight")}),
+                    whole_ranks)
+    r.expect([x["step"] for x in got] == list(range(1, steps + 1)), name + ": one line a step after the resume")
+    if exact:
+        r.expect(same(got, whole), name + ": the same bits as a run that was not disturbed")
+    else:
+        for field in ("loss", "grad_norm"):
+            d = rig.relative(rig.curve(got, field), rig.curve(whole, field))
+            r.expect(d < 1e-5, "%s: %s differs by %.1e from a run on one layout" % (name, field, d))
+    events = [e["event"] for e in r.metrics(s["run.dir"], "event")]
+    r.expect("resume" in events, name + ": the resume is an event")
+
+
+def kill_and_resume(r, name, compute, place, back, exact):
     """Kills a run after a checkpoint, resumes it on the layout `back`."""
-    s, ranks = layout(settings(r, name, precision__compute=compute), *place)
+    straight = s, ranks = layout(settings(r, name, precision__compute=compute, run__steps=ENDLESS), *place)
     path = r.ini(name, s)
     p = r.start(ranks, ["--config", path])
     r.expect(wait_for_step(s["run.dir"], EVERY + 2), name + ": trains past a checkpoint")
@@ -87,37 +108,20 @@ def kill_and_resume(r, name, compute, straight, place, back, exact):
             pass
     p.communicate(timeout=60)
     r.expect(p.returncode != 0, name + ": a killed job does not end well")
-    r.expect(len(r.metrics(s["run.dir"])) < STEPS, name + ": was killed on the way")
-    s, ranks = layout(s, *back)
-    got = r.train(name, s, ranks)
-    r.expect([x["step"] for x in got] == list(range(1, STEPS + 1)), name + ": one line a step after the resume")
-    if exact:
-        r.expect(same(got, straight), name + ": the same bits as a run that was not killed")
-    else:
-        for field in ("loss", "grad_norm"):
-            d = rig.relative(rig.curve(got, field), rig.curve(straight, field))
-            r.expect(d < 1e-5, "%s: %s differs by %.1e from a run on one layout" % (name, field, d))
-    events = [e["event"] for e in r.metrics(s["run.dir"], "event")]
-    r.expect("resume" in events, name + ": the resume is an event")
+    compare(r, name, *layout(s, *back), straight, exact)
 
 
 def kills(r):
-    for compute in ("fp16", "fp32"):
-        name = "straight-" + compute
-        s, ranks = layout(settings(r, name, precision__compute=compute), 2, 1, 2)
-        straight = r.train(name, s, ranks)
-        kill_and_resume(r, "killed-" + compute, compute, straight, (2, 1, 2), (2, 1, 2), True)
-        if compute == "fp32":
-            kill_and_resume(r, "moved-" + compute, compute, straight, (2, 1, 2), (1, 2, 2), False)
-            kill_and_resume(r, "alone-" + compute, compute, straight, (2, 1, 2), (1, 1, 1), False)
+    kill_and_resume(r, "killed-fp16", "fp16", (2, 1, 2), (2, 1, 2), True)
+    kill_and_resume(r, "killed-fp32", "fp32", (2, 1, 2), (2, 1, 2), True)
+    kill_and_resume(r, "moved-fp32", "fp32", (2, 1, 2), (1, 2, 2), False)
+    kill_and_resume(r, "alone-fp32", "fp32", (2, 1, 2), (1, 1, 1), False)
 
 
 def signals(r):
-    """SIGUSR1 to mpirun and SIGTERM to one rank: saved, 75, and resumed to the same bits."""
-    s, ranks = layout(settings(r, "unsignalled"), 2, 1, 2)
-    straight = r.train("unsignalled", s, ranks)
+    """SIGUSR1 to mpirun, SIGTERM or SIGINT to one rank: saved, 75, and resumed to the same bits."""
     for name, number, to_rank in (("usr1", signal.SIGUSR1, False), ("term", signal.SIGTERM, True), ("int", signal.SIGINT, True)):
-        s, ranks = layout(settings(r, name, checkpoint__every=0), 2, 1, 2)
+        straight = s, ranks = layout(settings(r, name, checkpoint__every=0, run__steps=ENDLESS), 2, 1, 2)
         path = r.ini(name, s)
         p = r.start(ranks, ["--config", path])
         r.expect(wait_for_step(s["run.dir"], 3), name + ": trains")
@@ -126,19 +130,33 @@ def signals(r):
         else:
             p.send_signal(number)
         out, err = p.communicate(timeout=60)
-        done = len(r.metrics(s["run.dir"]))
-        if done == STEPS:
-            r.expect(p.returncode == 0, name + ": came after the last step")
-            continue
-        r.expect(p.returncode == 75, "%s: exit code %d, not 75\n%s" % (name, p.returncode, err))
+        r.expect(p.returncode == 75, "%s: exit code %d, should be 75" % (name, p.returncode))
+        r.expect("mtrain: " not in err, name + ": nobody speaks of an error")
         r.expect(len(newest(s["run.dir"])) == 1, name + ": a checkpoint was saved")
-        got = r.train(name, s, ranks)
-        r.expect(same(got, straight), name + ": goes on in the same bits")
+        compare(r, name, s, ranks, straight, True)
+
+
+def losses(r):
+    """A dead rank, first or not, ends the job within 10 seconds, with one cause and not 0."""
+    for name, victim in (("rank-0", 0), ("rank-2", 2)):
+        s, ranks = layout(settings(r, "dead-" + name, run__steps=ENDLESS, checkpoint__every=0), 2, 1, 2)
+        path = r.ini("dead-" + name, s)
+        p = r.start(ranks, ["--config", path])
+        r.expect(wait_for_step(s["run.dir"], 3), name + ": trains")
+        begin = time.time()
+        os.kill(rank_pids(path)[victim], signal.SIGKILL)
+        out, err = p.communicate(timeout=60)
+        seconds = time.time() - begin
+        causes = [line for line in err.splitlines() if line.startswith("mtrain: ") and "warning" not in line]
+        r.expect(seconds < 10, "%s: the job ended after %.1f s" % (name, seconds))
+        r.expect(p.returncode != 0, "%s: exit code %d" % (name, p.returncode))
+        r.expect(len(causes) == 1, "%s: one cause: %s" % (name, causes))
+        r.expect(not rank_pids(path), name + ": nobody is left")
 
 
 def limits(r):
     """max_minutes saves and ends with 75 before the limit."""
-    s = settings(r, "limit", run__steps=100000, run__max_minutes=0.05, checkpoint__every=0)
+    s = settings(r, "limit", run__steps=ENDLESS, run__max_minutes=0.05, checkpoint__every=0)
     begin = time.time()
     r.train("limit", s, 1, expect=75)
     r.expect(time.time() - begin < 6, "max_minutes: ended in time")
@@ -172,7 +190,7 @@ def main():
     r = rig.Rig(sys.argv[1])
     rig.write_shard(r.path("tokens"), rig.text_like(257, 6000))
     rig.write_shard(r.path("more"), rig.text_like(257, 3000, seed=2))
-    {"kills": kills, "signals": signals, "limits": limits, "rotation": rotation}[sys.argv[2]](r)
+    {"kills": kills, "signals": signals, "losses": losses, "limits": limits, "rotation": rotation}[sys.argv[2]](r)
     r.finish()
 
 
