@@ -2,7 +2,6 @@
 
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/fast/dropout.h"
-#include "dev/cpu/fast/fast.h"
 #include "dev/cpu/fast/gelu.h"
 #include "dev/cpu/fast/heads.h"
 
@@ -28,7 +27,7 @@ struct state {
 
 /* Scores of a tile of queries against a block of keys become p', sums move on. t: of the tile's first query; u: of the
  * block's first key; valid: keys that the last query of the tile sees. keep: what the old sums shrink by. */
-INLINE void softmax(struct state *x, const struct forward *w, float scores[TILE][BLOCK], int64_t at, int64_t t, int64_t u,
+static void softmax(struct state *x, const struct forward *w, float scores[TILE][BLOCK], int64_t at, int64_t t, int64_t u,
 		    int64_t valid, int64_t head, float keep[TILE])
 {
 	for (int i = 0; i < TILE; i++) {
@@ -55,7 +54,7 @@ INLINE void softmax(struct state *x, const struct forward *w, float scores[TILE]
 	}
 }
 
-INLINE void attention(enum dtype t, const struct forward *w, struct state *x, int64_t b, int64_t h, int64_t first)
+static void attention(const struct forward *w, struct state *x, int64_t b, int64_t h, int64_t first)
 {
 	const struct op_attention_forward *a = w->op;
 	const struct heads *s = &w->s;
@@ -64,7 +63,7 @@ INLINE void attention(enum dtype t, const struct forward *w, struct state *x, in
 	float scores[TILE][BLOCK] __attribute__((aligned(64)));
 	float keep[TILE];
 
-	block_load(t, x->q, s, row_at(t, a->qkv.data, query_at(s, n + first, h)), s->token, rows, tiles, (float)a->scale);
+	FAST(block_load)(x->q, s, a->qkv, query_at(s, n + first, h), s->token, rows, tiles, (float)a->scale);
 	memset(x->out, 0, (size_t)(tiles * s->stride) * sizeof(float));
 	for (int64_t r = 0; r < tiles; r++) {
 		x->most[r] = -INFINITY;
@@ -72,21 +71,20 @@ INLINE void attention(enum dtype t, const struct forward *w, struct state *x, in
 	}
 	for (int64_t u = 0; u < first + rows; u += BLOCK) {
 		const int64_t keys = least(BLOCK, s->length - u);
-		block_transpose(t, x->keys, s, row_at(t, a->qkv.data, key_at(s, n + u, group)), s->token, keys);
-		block_load(t, x->values, s, row_at(t, a->qkv.data, value_at(s, n + u, group)), s->token, keys, BLOCK, 1);
+		FAST(block_transpose)(x->keys, s, a->qkv, key_at(s, n + u, group), s->token, keys);
+		FAST(block_load)(x->values, s, a->qkv, value_at(s, n + u, group), s->token, keys, BLOCK, 1);
 		for (int64_t r = u > first ? (u - first) / TILE * TILE : 0; r < rows; r += TILE) {
 			const int64_t valid = least(keys, first + r + TILE - u);
-			tile_product(valid, s->size, x->q + r * s->stride, s->stride, 1, x->keys, BLOCK, scores[0], BLOCK, NULL);
+			FAST(tile_product)(valid, s->size, x->q + r * s->stride, s->stride, 1, x->keys, BLOCK, scores[0], BLOCK, NULL);
 			softmax(x, w, scores, r, first + r, u, valid, a->first_head + h, keep);
-			tile_product(s->stride, valid, scores[0], BLOCK, 1, x->values, s->stride, x->out + r * s->stride,
+			FAST(tile_product)(s->stride, valid, scores[0], BLOCK, 1, x->values, s->stride, x->out + r * s->stride,
 				     s->stride, keep);
 		}
 	}
 	for (int64_t r = 0; r < rows; r++) {
 		const float total = vf_sum(x->total[r]);
 		((float *)a->lse.data)[(b * heads + h) * s->length + first + r] = x->most[r] + logf(total);
-		block_store(t, row_at(t, a->out.data, ((n + first + r) * heads + h) * s->size), 0, s,
-			    x->out + r * s->stride, 1, 1.0f / total);
+		FAST(block_store)(a->out, ((n + first + r) * heads + h) * s->size, 0, s, x->out + r * s->stride, 1, 1.0f / total);
 	}
 }
 
@@ -104,7 +102,7 @@ static void attention_part(void *context, int64_t part, int thread)
 	x.values = x.keys + s->size * BLOCK;
 	drop_init(&x.drop, &w->op->dropout);
 	x.drop.sample = (uint64_t)(w->dev->scalars->samples + w->op->dropout.span.sample + b);
-	BY_TYPE(w->op->qkv.dtype, attention, w, &x, b, h, piece * QUERIES);
+	attention(w, &x, b, h, piece * QUERIES);
 }
 
 size_t FAST(attention_room)(const struct dev_limits *limits)

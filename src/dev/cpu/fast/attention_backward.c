@@ -1,6 +1,5 @@
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/fast/dropout.h"
-#include "dev/cpu/fast/fast.h"
 #include "dev/cpu/fast/gelu.h"
 #include "dev/cpu/fast/heads.h"
 
@@ -24,7 +23,7 @@ struct state {
 };
 
 /* p' and ds of a tile of queries against a block of keys. t: of the tile's first query, u: of the first key. */
-INLINE void differentiate(struct state *x, const struct backward *w, float *kept, float *ds, int64_t t, int64_t u,
+static void differentiate(struct state *x, const struct backward *w, float *kept, float *ds, int64_t t, int64_t u,
 			  int64_t valid, const float *lse, const float *delta, int64_t head, int64_t rows)
 {
 	for (int i = 0; i < TILE; i++, kept += BLOCK, ds += BLOCK) {
@@ -50,8 +49,7 @@ INLINE void differentiate(struct state *x, const struct backward *w, float *kept
 }
 
 /* One block of queries, from first on, against one of keys, from u on. */
-INLINE void block_pair(enum dtype t, const struct backward *w, struct state *x, int64_t b, int64_t h, int64_t first,
-		       int64_t u)
+static void block_pair(const struct backward *w, struct state *x, int64_t b, int64_t h, int64_t first, int64_t u)
 {
 	const struct op_attention_backward *a = w->op;
 	const struct heads *s = &w->s;
@@ -60,24 +58,24 @@ INLINE void block_pair(enum dtype t, const struct backward *w, struct state *x, 
 	const int64_t stat = (b * heads + h) * s->length + first;
 	static const float ones[TILE] = {1, 1, 1, 1};
 
-	block_load(t, x->q, s, row_at(t, a->qkv.data, query_at(s, n + first, h)), s->token, rows, BLOCK, (float)a->scale);
-	block_load(t, x->dout, s, row_at(t, a->dout.data, ((n + first) * heads + h) * s->size), heads * s->size, rows, BLOCK, 1);
+	FAST(block_load)(x->q, s, a->qkv, query_at(s, n + first, h), s->token, rows, BLOCK, (float)a->scale);
+	FAST(block_load)(x->dout, s, a->dout, ((n + first) * heads + h) * s->size, heads * s->size, rows, BLOCK, 1);
 	for (int64_t r = 0; r < rows; r += TILE) {
 		const int64_t valid = least(keys, first + r + TILE - u);
 		float *kept = x->kept + r * BLOCK, *ds = x->ds + r * BLOCK;
-		tile_product(valid, s->size, x->q + r * s->stride, s->stride, 1, x->key_columns, BLOCK, kept, BLOCK, NULL);
-		tile_product(valid, s->size, x->dout + r * s->stride, s->stride, 1, x->value_columns, BLOCK, ds, BLOCK, NULL);
+		FAST(tile_product)(valid, s->size, x->q + r * s->stride, s->stride, 1, x->key_columns, BLOCK, kept, BLOCK, NULL);
+		FAST(tile_product)(valid, s->size, x->dout + r * s->stride, s->stride, 1, x->value_columns, BLOCK, ds, BLOCK, NULL);
 		differentiate(x, w, kept, ds, first + r, u, valid, (const float *)a->lse.data + stat + r,
 			      (const float *)a->delta.data + stat + r, a->first_head + h, rows - r);
-		tile_product(s->stride, valid, ds, BLOCK, 1, x->keys, s->stride, x->dq + (first + r) * s->stride, s->stride,
+		FAST(tile_product)(s->stride, valid, ds, BLOCK, 1, x->keys, s->stride, x->dq + (first + r) * s->stride, s->stride,
 			     ones);
 	}
 	for (int64_t k = 0; k < keys; k += TILE) {
 		/* Queries before key u + k do not see it. */
 		const int64_t skip = first == u ? k : 0;
-		tile_product(s->stride, rows - skip, x->kept + skip * BLOCK + k, 1, BLOCK, x->dout + skip * s->stride, s->stride,
+		FAST(tile_product)(s->stride, rows - skip, x->kept + skip * BLOCK + k, 1, BLOCK, x->dout + skip * s->stride, s->stride,
 			     x->dv + (u + k) * s->stride, s->stride, ones);
-		tile_product(s->stride, rows - skip, x->ds + skip * BLOCK + k, 1, BLOCK, x->q + skip * s->stride, s->stride,
+		FAST(tile_product)(s->stride, rows - skip, x->ds + skip * BLOCK + k, 1, BLOCK, x->q + skip * s->stride, s->stride,
 			     x->dk + (u + k) * s->stride, s->stride, ones);
 	}
 }
@@ -98,7 +96,7 @@ INLINE void form_delta(enum dtype t, const struct backward *w, int64_t b, int64_
 	}
 }
 
-INLINE void attention_backward(enum dtype t, const struct backward *w, struct state *x, int64_t b, int64_t group)
+static void attention_backward(const struct backward *w, struct state *x, int64_t b, int64_t group)
 {
 	const struct op_attention_backward *a = w->op;
 	const struct heads *s = &w->s;
@@ -108,23 +106,21 @@ INLINE void attention_backward(enum dtype t, const struct backward *w, struct st
 	memset(x->dk, 0, whole);
 	memset(x->dv, 0, whole);
 	for (int64_t h = group * s->per_group; h < (group + 1) * s->per_group; h++) {
-		form_delta(t, w, b, h);
+		BY_TYPE(a->out.dtype, form_delta, w, b, h);
 		memset(x->dq, 0, whole);
 		for (int64_t u = 0; u < s->length; u += BLOCK) {
 			const int64_t keys = least(BLOCK, s->length - u);
-			const void *k = row_at(t, a->qkv.data, key_at(s, n + u, group));
-			block_load(t, x->keys, s, k, s->token, keys, BLOCK, 1);
-			block_transpose(t, x->key_columns, s, k, s->token, keys);
-			block_transpose(t, x->value_columns, s, row_at(t, a->qkv.data, value_at(s, n + u, group)), s->token,
-					keys);
+			FAST(block_load)(x->keys, s, a->qkv, key_at(s, n + u, group), s->token, keys, BLOCK, 1);
+			FAST(block_transpose)(x->key_columns, s, a->qkv, key_at(s, n + u, group), s->token, keys);
+			FAST(block_transpose)(x->value_columns, s, a->qkv, value_at(s, n + u, group), s->token, keys);
 			for (int64_t first = u; first < s->length; first += BLOCK)
-				block_pair(t, w, x, b, h, first, u);
+				block_pair(w, x, b, h, first, u);
 		}
-		block_store(t, row_at(t, a->dqkv.data, query_at(s, n, h)), s->token, s, x->dq, s->length, (float)a->scale);
+		FAST(block_store)(a->dqkv, query_at(s, n, h), s->token, s, x->dq, s->length, (float)a->scale);
 	}
 	/* The queries that went into dk had the scale on them. */
-	block_store(t, row_at(t, a->dqkv.data, key_at(s, n, group)), s->token, s, x->dk, s->length, 1);
-	block_store(t, row_at(t, a->dqkv.data, value_at(s, n, group)), s->token, s, x->dv, s->length, 1);
+	FAST(block_store)(a->dqkv, key_at(s, n, group), s->token, s, x->dk, s->length, 1);
+	FAST(block_store)(a->dqkv, value_at(s, n, group), s->token, s, x->dv, s->length, 1);
 }
 
 static void attention_backward_part(void *context, int64_t part, int thread)
@@ -144,7 +140,7 @@ static void attention_backward_part(void *context, int64_t part, int thread)
 	x.ds = x.kept + BLOCK * BLOCK;
 	drop_init(&x.drop, &w->op->dropout);
 	x.drop.sample = (uint64_t)(w->dev->scalars->samples + w->op->dropout.span.sample + part / s->groups);
-	BY_TYPE(w->op->qkv.dtype, attention_backward, w, &x, part / s->groups, part % s->groups);
+	attention_backward(w, &x, part / s->groups, part % s->groups);
 }
 
 size_t FAST(attention_backward_room)(const struct dev_limits *limits)

@@ -83,7 +83,7 @@ INLINE void drop_words(const struct drop *d, uint64_t group, int64_t groups, uin
 
 /* Fills d->row with the factors of elements e … e + n − 1 of d->sample, n ≤ DROP_ROOM; what follows up to a whole vector is
  * not defined. */
-INLINE void drop_fill(struct drop *d, uint64_t e, int64_t n)
+static __attribute__((noinline, unused)) void drop_fill(struct drop *d, uint64_t e, int64_t n)
 {
 	int64_t skip = (int64_t)(e % 4);
 	drop_words(d, e / 4, (skip + n + 3) / 4, d->words);
