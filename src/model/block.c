@@ -49,7 +49,6 @@ void block_build_saved(struct block_saved *s, const struct block *b, struct memo
 	const struct env *env = b->env;
 	int64_t C = env->model->hidden, F = b->up.out;
 	*s = (struct block_saved){
-		.x = env_rows(env, memory, MEMORY_ACTIVATIONS, C),
 		.n1 = env_rows(env, memory, MEMORY_ACTIVATIONS, C),
 		.qkv = take_qkv(b, memory, MEMORY_ACTIVATIONS),
 		.a = take_heads(b, memory, MEMORY_ACTIVATIONS),

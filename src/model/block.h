@@ -22,7 +22,7 @@ struct block {
 /* What a block keeps of one micro-batch from forward to backward: 32·N·C bytes in 16 bits with F = 4C and one KV
  * head a head, and the statistics. */
 struct block_saved {
-	struct tensor x;   /* [rows, C], the input: written by whoever runs before */
+	struct tensor x;   /* [rows, C], the input: written by whoever runs before, and not taken by block_build_saved */
 	struct tensor n1;  /* [rows, C] */
 	struct tensor qkv; /* [N, KV/tp, G+2, D] */
 	struct tensor a;   /* [N, H/tp, D] */

@@ -19,13 +19,25 @@ static void build_slot(struct gpt *g, struct gpt_slot *s, struct memory *memory)
 	}
 	if (g->last)
 		s->targets = arena_1d(a, I32, g->env.tokens);
-	for (int64_t i = 0; i < g->layers; i++)
+	for (int64_t i = 0; i < g->layers; i++) {
 		block_build_saved(&s->blocks[i], &g->blocks[i], memory);
+		if (i > 0)
+			s->blocks[i].x = env_rows(&g->env, memory, MEMORY_ACTIVATIONS, g->env.model->hidden);
+	}
+}
+
+/* At any time no more of them than slots are kept for a backward; the others are for what comes early. */
+static void build_inputs(struct gpt *g, struct memory *memory)
+{
+	g->inputs = zeroed((size_t)g->input_count, sizeof *g->inputs);
+	for (int i = 0; i < g->input_count; i++)
+		g->inputs[i] = env_rows(&g->env, memory, i < g->slot_count ? MEMORY_ACTIVATIONS : MEMORY_COMMUNICATION,
+					g->env.model->hidden);
 }
 
 void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory)
 {
-	check(o->layers >= 1 && o->slots >= 1);
+	check(o->layers >= 1 && o->slots >= 1 && o->inputs >= o->slots);
 	*g = (struct gpt){
 		.env = {
 			.dev = o->dev, .tensor = o->tensor, .tensor_size = o->tensor_size,
@@ -35,6 +47,7 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 		},
 		.first = o->stage == 0, .last = o->stage == o->stages - 1,
 		.first_layer = o->first_layer, .layers = o->layers, .slot_count = o->slots,
+		.input_count = o->inputs,
 	};
 	struct env *env = &g->env;
 	env->rows = env->sequence ? env->tokens / env->tensor_size : env->tokens;
@@ -52,8 +65,11 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 		g->last_x = env_rows(&g->env, memory, MEMORY_SCRATCH, o->model->hidden);
 	}
 	g->slots = zeroed((size_t)o->slots, sizeof *g->slots);
-	for (int i = 0; i < o->slots; i++)
+	build_inputs(g, memory);
+	for (int i = 0; i < o->slots; i++) {
 		build_slot(g, &g->slots[i], memory);
+		gpt_place(g, i, i, &(struct pass){0});
+	}
 }
 
 void gpt_finish(struct gpt *g)
@@ -61,6 +77,7 @@ void gpt_finish(struct gpt *g)
 	for (int i = 0; i < g->slot_count; i++)
 		free(g->slots[i].blocks);
 	free(g->slots);
+	free(g->inputs);
 	free(g->blocks);
 	*g = (struct gpt){0};
 }
@@ -84,10 +101,19 @@ struct dev_limits gpt_limits(const struct gpt *g)
 	};
 }
 
-struct tensor gpt_input(const struct gpt *g, int slot)
+struct tensor gpt_input(const struct gpt *g, int input)
+{
+	check(input >= 0 && input < g->input_count);
+	return g->inputs[input];
+}
+
+void gpt_place(const struct gpt *g, int slot, int input, const struct pass *pass)
 {
 	check(slot >= 0 && slot < g->slot_count);
-	return g->slots[slot].blocks[0].x;
+	struct gpt_slot *s = &g->slots[slot];
+	s->input = input;
+	s->blocks[0].x = gpt_input(g, input);
+	s->pass = *pass;
 }
 
 /* The blocks of the stage: each writes the next one's input, the last one y. */

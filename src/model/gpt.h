@@ -9,12 +9,14 @@
 #include "model/embedding.h"
 #include "model/head.h"
 
-/* What is kept of one micro-batch. */
+/* What is kept of one micro-batch. The input of its first block is one of the rank's input buffers: while all slots are
+ * taken, the inputs of micro-batches to come may be on their way into buffers of their own. */
 struct gpt_slot {
 	struct tensor tokens;  /* I32 [N]; first stage */
 	struct tensor order;   /* I32 [N], rows sorted by token; first stage */
 	struct tensor targets; /* I32 [N], −1: masked; last stage */
 	struct block_saved *blocks;
+	int input; /* buffer that blocks[0].x is */
 	struct pass pass;
 };
 
@@ -29,6 +31,8 @@ struct gpt {
 	struct tensor last_x;        /* [rows, C], the last block's output on the last stage */
 	struct gpt_slot *slots;
 	int slot_count;
+	struct tensor *inputs;       /* [rows, C] each */
+	int input_count;
 };
 
 struct gpt_options {
@@ -43,6 +47,7 @@ struct gpt_options {
 	bool sequence; /* sequence parallelism, where there is more than one tensor rank; B·T must divide by them */
 	uint64_t seed;
 	int slots;
+	int inputs; /* at least as many as slots */
 };
 
 /* Builds the stage from arenas: once to measure, once for real (memory.h). The table's settings and params must live
@@ -53,8 +58,12 @@ void gpt_finish(struct gpt *g);
 /* The limits that the device's ops must serve for the stage. */
 struct dev_limits gpt_limits(const struct gpt *g);
 
-/* The input activation [rows, C] of a slot: a stage that is not the first receives into it. */
-struct tensor gpt_input(const struct gpt *g, int slot);
+/* The input buffer [rows, C]: a stage that is not the first receives into it. */
+struct tensor gpt_input(const struct gpt *g, int input);
+
+/* Gives a slot to a micro-batch whose input is, or will be, in the buffer; pass is what it is run with. As built, slot i
+ * has buffer i. */
+void gpt_place(const struct gpt *g, int slot, int input, const struct pass *pass);
 
 /* Forward of slot. Not last: y [rows, C] is written. Last: the losses are added to totals, and in training d [rows, C]
  * becomes the gradient of the last block's output, ready for gpt_backward. */

@@ -41,14 +41,13 @@ void batch_sort(int32_t *order, const int32_t *key, int64_t n, int32_t *room)
 	}
 }
 
-void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int slot, const struct pass *pass)
+void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int slot)
 {
 	const struct gpt *g = b->gpt;
 	struct device *dev = g->env.dev;
 	int64_t T = g->env.model->sequence, n = g->env.tokens;
 	struct gpt_slot *s = &g->slots[slot];
 
-	s->pass = *pass;
 	if (!g->first && !g->last)
 		return;
 	dev_finish(dev, b->copied);

@@ -23,9 +23,9 @@ struct batch {
 void batch_init(struct batch *b, const struct gpt *gpt);
 void batch_finish(struct batch *b);
 
-/* Reads the B sequences that begin at `sample` and queues them into the slot; `pass` is what the slot is run with. A feed
- * that fails ends the job with its cause. Stages between the ends need no ids. */
-void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int slot, const struct pass *pass);
+/* Reads the B sequences that begin at `sample` and queues them into the slot. A feed that fails ends the job with its
+ * cause. Stages between the ends need no ids. */
+void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int slot);
 
 /* order[0 … n): the numbers 0 … n−1 sorted by key[·], equal keys by number. Keys are ≥ 0. */
 void batch_sort(int32_t *order, const int32_t *key, int64_t n, int32_t *room);

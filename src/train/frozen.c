@@ -13,7 +13,7 @@ static void build(struct frozen *f, struct device *dev)
 	f->params.frozen = true;
 	gpt_build(&f->gpt, &(struct gpt_options){
 		.model = m, .params = &f->params, .dev = dev, .tensor_size = 1, .stages = 1,
-		.layers = m->layers, .batch = 1, .slots = 1,
+		.layers = m->layers, .batch = 1, .slots = 1, .inputs = 1,
 	}, &f->memory);
 }
 

@@ -74,14 +74,15 @@ static void build(struct run *r, struct device *dev)
 		.pipe = r->groups.pipe, .stage = stage, .stages = stages,
 		.data_rank = data_rank, .data_size = m->size[AXIS_DATA], .micros = r->micros,
 	};
+	step_plan(&r->step, &step);
 	param_table_init(&r->params, &c->model, c->precision.compute, tensor, m->at[AXIS_TENSOR]);
 	gpt_build(&r->gpt, &(struct gpt_options){
 		.model = &c->model, .params = &r->params, .dev = dev, .tensor = r->groups.tensor,
 		.tensor_size = tensor, .tensor_rank = m->at[AXIS_TENSOR], .stage = stage, .stages = stages,
 		.first_layer = first_layer, .layers = r->stage_layers[stage], .batch = c->batch.micro, .sequence = sequence_on(c, tensor),
-		.seed = (uint64_t)c->run.seed, .slots = step_slots(&step),
+		.seed = (uint64_t)c->run.seed, .slots = r->step.train.slots, .inputs = r->step.train.inputs,
 	}, &r->memory);
-	step_build(&r->step, &step, &r->gpt, &r->memory);
+	step_build(&r->step, &r->gpt, &r->memory);
 	grad_build(&r->grad, &(struct grad_options){
 		.dev = dev, .groups = &r->groups, .params = &r->params, .model = &c->model, .rules = r->rules,
 		.first_copy = data_rank == 0, .partial = sequence_on(c, tensor), .ends = r->groups.ends != NULL,

@@ -4,13 +4,6 @@
 
 #include "base/log.h"
 
-static struct schedule_options schedule_of(const struct step_options *o)
-{
-	return (struct schedule_options){
-		.kind = SCHEDULE_1F1B, .stages = o->stages, .stage = o->stage, .chunks = 1, .micros = o->micros,
-	};
-}
-
 static struct mark *marks_for(const struct schedule *list)
 {
 	struct mark *ended = calloc((size_t)list->exchanges + 1, sizeof *ended);
@@ -18,29 +11,29 @@ static struct mark *marks_for(const struct schedule *list)
 	return ended;
 }
 
-int step_slots(const struct step_options *o)
+void step_plan(struct step *s, const struct step_options *o)
 {
-	struct schedule_options schedule = schedule_of(o);
-	return schedule_slots(&schedule);
+	*s = (struct step){
+		.pipe = o->pipe, .stage = o->stage, .stages = o->stages, .data_rank = o->data_rank, .data_size = o->data_size,
+	};
+	schedule_make(&s->train, &(struct schedule_options){
+		.kind = SCHEDULE_1F1B, .stages = o->stages, .stage = o->stage, .chunks = 1, .micros = o->micros,
+	});
+	s->ended = marks_for(&s->train);
+	check(s->train.outputs <= STEP_BUFFERS && s->train.gradients <= STEP_BUFFERS);
 }
 
-void step_build(struct step *s, const struct step_options *o, struct gpt *gpt, struct memory *memory)
+void step_build(struct step *s, struct gpt *gpt, struct memory *memory)
 {
 	int64_t C = gpt->env.model->hidden;
-	struct schedule_options schedule = schedule_of(o);
-	*s = (struct step){
-		.gpt = gpt, .pipe = o->pipe, .memory = memory, .stage = o->stage, .stages = o->stages,
-		.data_rank = o->data_rank, .data_size = o->data_size,
-	};
-	schedule_make(&s->train, &schedule);
-	s->ended = marks_for(&s->train);
-	check(s->train.slots == gpt->slot_count && s->train.inputs == s->train.slots);
-	check(s->train.outputs <= STEP_BUFFERS && s->train.gradients <= STEP_BUFFERS);
+	check(s->train.slots <= gpt->slot_count && s->train.inputs <= gpt->input_count);
+	s->gpt = gpt;
+	s->memory = memory;
 	for (int i = 0; i < STEP_BUFFERS; i++) {
 		if (!gpt->last)
 			s->y[i] = env_rows(&gpt->env, memory, MEMORY_COMMUNICATION, C);
 		/* With one stage nothing is sent, and one gradient buffer serves. */
-		s->d[i] = o->stages == 1 && i > 0 ? s->d[0] : env_rows(&gpt->env, memory, MEMORY_COMMUNICATION, C);
+		s->d[i] = s->stages == 1 && i > 0 ? s->d[0] : env_rows(&gpt->env, memory, MEMORY_COMMUNICATION, C);
 	}
 	batch_init(&s->batch, gpt);
 }
@@ -93,8 +86,8 @@ static void load(struct step *s, const struct action *a, const struct job *job)
 {
 	int64_t offset = ((int64_t)a->micro * s->data_size + s->data_rank) * s->gpt->env.batch;
 	log_phase("data");
-	batch_load(&s->batch, job->feed, job->sample + offset, a->slot,
-		   &(struct pass){.sample = offset, .training = job->training});
+	gpt_place(s->gpt, a->slot, a->input, &(struct pass){.sample = offset, .training = job->training});
+	batch_load(&s->batch, job->feed, job->sample + offset, a->slot);
 }
 
 static void carry_out(struct step *s, const struct schedule *list, struct mark *ended, const struct job *job)
@@ -143,6 +136,7 @@ void step_evaluate(struct step *s, const struct feed *feed, int micros, struct t
 
 	schedule_make(&list, &o);
 	struct mark *ended = marks_for(&list);
+	check(list.slots <= s->gpt->slot_count && list.inputs <= s->gpt->input_count);
 	dev_zero(s->gpt->env.dev, Q_COMPUTE, totals);
 	carry_out(s, &list, ended, &job);
 	free(ended);

@@ -31,11 +31,11 @@ struct step_options {
 	int micros; /* of a rank and step */
 };
 
-/* Slots that the stage must have for this step: gpt_options.slots. */
-int step_slots(const struct step_options *o);
+/* Makes the schedule: train.slots and train.inputs are what the stage must have (gpt_options). */
+void step_plan(struct step *s, const struct step_options *o);
 
-/* Takes the buffers; the schedule is made here. With the stage as built. */
-void step_build(struct step *s, const struct step_options *o, struct gpt *gpt, struct memory *memory);
+/* Takes the buffers. With the stage as built. */
+void step_build(struct step *s, struct gpt *gpt, struct memory *memory);
 void step_finish(struct step *s);
 
 /* A training step of global batch data_size·micros·B that begins at global sample `sample`: zeroes gradients and
