@@ -9,18 +9,18 @@ static void *zeroed(size_t count, size_t size)
 	return p;
 }
 
-static void build_slot(struct gpt *g, struct gpt_slot *s, struct memory *memory)
+static void build_slot(struct gpt *g, struct gpt_slot *s, int64_t layers, struct memory *memory)
 {
 	struct arena *a = &memory->arena[MEMORY_ACTIVATIONS];
-	*s = (struct gpt_slot){.blocks = zeroed((size_t)g->layers, sizeof *s->blocks)};
+	*s = (struct gpt_slot){.blocks = zeroed((size_t)layers, sizeof *s->blocks)};
 	if (g->first) {
 		s->tokens = arena_1d(a, I32, g->env.tokens);
 		s->order = arena_1d(a, I32, g->env.tokens);
 	}
 	if (g->last)
 		s->targets = arena_1d(a, I32, g->env.tokens);
-	for (int64_t i = 0; i < g->layers; i++) {
-		block_build_saved(&s->blocks[i], &g->blocks[i], memory);
+	for (int64_t i = 0; i < layers; i++) {
+		block_build_saved(&s->blocks[i], &g->chunks[0].blocks[0], memory);
 		if (i > 0)
 			s->blocks[i].x = env_rows(&g->env, memory, MEMORY_ACTIVATIONS, g->env.model->hidden);
 	}
@@ -35,9 +35,33 @@ static void build_inputs(struct gpt *g, struct memory *memory)
 					g->env.model->hidden);
 }
 
+/* Returns the layers of the largest chunk. */
+static int64_t build_chunks(struct gpt *g, const struct gpt_options *o, struct memory *memory)
+{
+	int64_t first_layer = 0, largest = 0;
+	g->chunks = zeroed((size_t)o->chunks, sizeof *g->chunks);
+	for (int i = 0; i < o->stages * o->chunks; i++) {
+		int64_t layers = o->layers_of[i];
+		check(layers >= 1);
+		if (i % o->stages == o->stage) {
+			struct gpt_chunk *c = &g->chunks[i / o->stages];
+			*c = (struct gpt_chunk){
+				.first = i == 0, .last = i == o->stages * o->chunks - 1, .first_layer = first_layer,
+				.layers = layers, .blocks = zeroed((size_t)layers, sizeof *c->blocks),
+			};
+			for (int64_t j = 0; j < layers; j++)
+				block_build(&c->blocks[j], &g->env, memory, first_layer + j);
+			g->layers += layers;
+			largest = layers > largest ? layers : largest;
+		}
+		first_layer += layers;
+	}
+	return largest;
+}
+
 void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory)
 {
-	check(o->layers >= 1 && o->slots >= 1 && o->inputs >= o->slots);
+	check(o->chunks >= 1 && o->slots >= 1 && o->inputs >= o->slots);
 	*g = (struct gpt){
 		.env = {
 			.dev = o->dev, .tensor = o->tensor, .tensor_size = o->tensor_size,
@@ -46,8 +70,7 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 			.seed = o->seed, .sequence = o->sequence && o->tensor_size > 1,
 		},
 		.first = o->stage == 0, .last = o->stage == o->stages - 1,
-		.first_layer = o->first_layer, .layers = o->layers, .slot_count = o->slots,
-		.input_count = o->inputs,
+		.chunk_count = o->chunks, .slot_count = o->slots, .input_count = o->inputs,
 	};
 	struct env *env = &g->env;
 	env->rows = env->sequence ? env->tokens / env->tensor_size : env->tokens;
@@ -56,10 +79,8 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 	env_build(env, memory);
 	if (g->first)
 		embedding_build(&g->embedding, &g->env, memory);
-	g->blocks = zeroed((size_t)o->layers, sizeof *g->blocks);
-	for (int64_t i = 0; i < o->layers; i++)
-		block_build(&g->blocks[i], &g->env, memory, o->first_layer + i);
-	block_build_scratch(&g->scratch, &g->blocks[0], memory);
+	int64_t largest = build_chunks(g, o, memory);
+	block_build_scratch(&g->scratch, &g->chunks[0].blocks[0], memory);
 	if (g->last) {
 		head_build(&g->head, &g->env, memory, g->first ? g->embedding.token : NULL);
 		g->last_x = env_rows(&g->env, memory, MEMORY_SCRATCH, o->model->hidden);
@@ -67,8 +88,8 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 	g->slots = zeroed((size_t)o->slots, sizeof *g->slots);
 	build_inputs(g, memory);
 	for (int i = 0; i < o->slots; i++) {
-		build_slot(g, &g->slots[i], memory);
-		gpt_place(g, i, i, &(struct pass){0});
+		build_slot(g, &g->slots[i], largest, memory);
+		gpt_place(g, i, 0, i, &(struct pass){0});
 	}
 }
 
@@ -78,7 +99,9 @@ void gpt_finish(struct gpt *g)
 		free(g->slots[i].blocks);
 	free(g->slots);
 	free(g->inputs);
-	free(g->blocks);
+	for (int i = 0; i < g->chunk_count; i++)
+		free(g->chunks[i].blocks);
+	free(g->chunks);
 	*g = (struct gpt){0};
 }
 
@@ -89,7 +112,7 @@ static int64_t larger(int64_t a, int64_t b)
 
 struct dev_limits gpt_limits(const struct gpt *g)
 {
-	const struct block *b = &g->blocks[0];
+	const struct block *b = &g->chunks[0].blocks[0];
 	int64_t width = larger(g->env.model->hidden, larger(b->qkv.out, b->up.out));
 	if (g->last)
 		width = larger(width, g->head.weight->weight.shape[0]);
@@ -107,31 +130,34 @@ struct tensor gpt_input(const struct gpt *g, int input)
 	return g->inputs[input];
 }
 
-void gpt_place(const struct gpt *g, int slot, int input, const struct pass *pass)
+void gpt_place(const struct gpt *g, int slot, int chunk, int input, const struct pass *pass)
 {
-	check(slot >= 0 && slot < g->slot_count);
+	check(slot >= 0 && slot < g->slot_count && chunk >= 0 && chunk < g->chunk_count);
 	struct gpt_slot *s = &g->slots[slot];
+	s->chunk = chunk;
 	s->input = input;
 	s->blocks[0].x = gpt_input(g, input);
 	s->pass = *pass;
 }
 
-/* The blocks of the stage: each writes the next one's input, the last one y. */
+/* The blocks of the chunk: each writes the next one's input, the last one y. */
 static void blocks_forward(const struct gpt *g, const struct gpt_slot *s, struct tensor y)
 {
-	if (g->first)
+	const struct gpt_chunk *c = &g->chunks[s->chunk];
+	if (c->first)
 		embedding_forward(&g->embedding, s->blocks[0].x, s->tokens, &s->pass);
-	for (int64_t i = 0; i < g->layers; i++)
-		block_forward(&g->blocks[i], &s->blocks[i], &g->scratch,
-			      i + 1 < g->layers ? s->blocks[i + 1].x : y, &s->pass);
+	for (int64_t i = 0; i < c->layers; i++)
+		block_forward(&c->blocks[i], &s->blocks[i], &g->scratch,
+			      i + 1 < c->layers ? s->blocks[i + 1].x : y, &s->pass);
 }
 
 void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor totals, struct tensor d)
 {
 	check(slot >= 0 && slot < g->slot_count);
 	const struct gpt_slot *s = &g->slots[slot];
-	blocks_forward(g, s, g->last ? g->last_x : y);
-	if (g->last)
+	bool last = g->chunks[s->chunk].last;
+	blocks_forward(g, s, last ? g->last_x : y);
+	if (last)
 		head_loss(&g->head, g->last_x, s->targets, totals, d, &s->pass);
 }
 
@@ -139,15 +165,16 @@ void gpt_backward(const struct gpt *g, int slot, struct tensor d)
 {
 	check(slot >= 0 && slot < g->slot_count);
 	const struct gpt_slot *s = &g->slots[slot];
-	for (int64_t i = g->layers - 1; i >= 0; i--)
-		block_backward(&g->blocks[i], &s->blocks[i], &g->scratch, d, &s->pass);
-	if (g->first)
+	const struct gpt_chunk *c = &g->chunks[s->chunk];
+	for (int64_t i = c->layers - 1; i >= 0; i--)
+		block_backward(&c->blocks[i], &s->blocks[i], &g->scratch, d, &s->pass);
+	if (c->first)
 		embedding_backward(&g->embedding, d, s->tokens, s->order, &s->pass);
 }
 
 void gpt_logits(const struct gpt *g, int slot, int64_t row, float *out)
 {
-	check(g->first && g->last);
+	check(g->first && g->last && g->chunk_count == 1);
 	blocks_forward(g, &g->slots[slot], g->last_x);
 	head_logits(&g->head, g->last_x, row, out);
 }

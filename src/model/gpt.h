@@ -1,7 +1,9 @@
-/* gpt.h: one pipeline stage of a GPT: embedding (first stage), blocks, head and loss (last stage).
+/* gpt.h: what one pipeline rank has of a GPT: chunks of blocks, the embedding before the first one of the model, head and
+ * loss behind the last one.
  *
- * A stage knows nothing of schedules or neighbours: it is given an input activation in a slot and asked to run
- * forward or backward for that slot. A slot holds everything that one micro-batch keeps between the two. */
+ * Chunk v of rank p is virtual stage v·stages + p. A chunk knows nothing of schedules or neighbours: it is given an input
+ * activation in a slot and asked to run forward or backward for that slot. A slot holds everything that one micro-batch
+ * of a chunk keeps between the two, and serves any chunk. */
 #ifndef MTRAIN_MODEL_GPT_H
 #define MTRAIN_MODEL_GPT_H
 
@@ -15,23 +17,31 @@ struct gpt_slot {
 	struct tensor tokens;  /* I32 [N]; first stage */
 	struct tensor order;   /* I32 [N], rows sorted by token; first stage */
 	struct tensor targets; /* I32 [N], −1: masked; last stage */
-	struct block_saved *blocks;
+	struct block_saved *blocks; /* as many as the largest chunk has */
+	int chunk; /* whose micro-batch it holds */
 	int input; /* buffer that blocks[0].x is */
 	struct pass pass;
 };
 
+struct gpt_chunk {
+	bool first, last; /* of the model's virtual stages: embedding before it, head behind it */
+	int64_t first_layer, layers;
+	struct block *blocks; /* [layers] */
+};
+
 struct gpt {
 	struct env env;
-	bool first, last;
-	int64_t first_layer, layers; /* of this stage */
-	struct embedding embedding;  /* first stage */
-	struct block *blocks;        /* [layers] */
-	struct head head;            /* last stage */
+	bool first, last;           /* whether the first, the last virtual stage is here */
+	int64_t layers;             /* of all chunks */
+	struct embedding embedding; /* first */
+	struct gpt_chunk *chunks;
+	int chunk_count;
+	struct head head;           /* last */
 	struct block_scratch scratch;
-	struct tensor last_x;        /* [rows, C], the last block's output on the last stage */
+	struct tensor last_x;       /* [rows, C], the last block's output; last */
 	struct gpt_slot *slots;
 	int slot_count;
-	struct tensor *inputs;       /* [rows, C] each */
+	struct tensor *inputs;      /* [rows, C] each */
 	int input_count;
 };
 
@@ -41,8 +51,8 @@ struct gpt_options {
 	struct device *dev;  /* NULL while measuring */
 	struct comm *tensor; /* NULL while measuring */
 	int tensor_size, tensor_rank;
-	int stage, stages;
-	int64_t first_layer, layers;
+	int stage, stages, chunks;
+	const int64_t *layers_of; /* [stages·chunks], layers of each virtual stage; read by gpt_build alone */
 	int64_t batch; /* B */
 	bool sequence; /* sequence parallelism, where there is more than one tensor rank; B·T must divide by them */
 	uint64_t seed;
@@ -50,30 +60,30 @@ struct gpt_options {
 	int inputs; /* at least as many as slots */
 };
 
-/* Builds the stage from arenas: once to measure, once for real (memory.h). The table's settings and params must live
- * as long as the stage. */
+/* Builds the rank's part from arenas: once to measure, once for real (memory.h). The table's settings and params must live
+ * as long as it. */
 void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory);
 void gpt_finish(struct gpt *g);
 
-/* The limits that the device's ops must serve for the stage. */
+/* The limits that the device's ops must serve for it. */
 struct dev_limits gpt_limits(const struct gpt *g);
 
-/* The input buffer [rows, C]: a stage that is not the first receives into it. */
+/* The input buffer [rows, C]: what a chunk that is not the first reads is received into it. */
 struct tensor gpt_input(const struct gpt *g, int input);
 
-/* Gives a slot to a micro-batch whose input is, or will be, in the buffer; pass is what it is run with. As built, slot i
- * has buffer i. */
-void gpt_place(const struct gpt *g, int slot, int input, const struct pass *pass);
+/* Gives a slot to a micro-batch of a chunk, whose input is, or will be, in the buffer; pass is what it is run with. As built,
+ * slot i has chunk 0 and buffer i. */
+void gpt_place(const struct gpt *g, int slot, int chunk, int input, const struct pass *pass);
 
-/* Forward of slot. Not last: y [rows, C] is written. Last: the losses are added to totals, and in training d [rows, C]
+/* Forward of slot. Its chunk not the last: y [rows, C] is written. Last: the losses are added to totals, and in training d [rows, C]
  * becomes the gradient of the last block's output, ready for gpt_backward. */
 void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor totals, struct tensor d);
 
-/* Backward of slot: d [rows, C] is the gradient of the stage's output on entry (last stage: as gpt_forward left it) and of its
- * input on return (first stage: spoilt). */
+/* Backward of slot: d [rows, C] is the gradient of the chunk's output on entry (last: as gpt_forward left it) and of its
+ * input on return (first: spoilt). */
 void gpt_backward(const struct gpt *g, int slot, struct tensor d);
 
-/* A stage that is first and last: logits F32 [V] behind position `row` of the slot's tokens. Blocks. */
+/* The whole model in one chunk: logits F32 [V] behind position `row` of the slot's tokens. Blocks. */
 void gpt_logits(const struct gpt *g, int slot, int64_t row, float *out);
 
 #endif

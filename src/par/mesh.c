@@ -85,8 +85,9 @@ static bool stages_wrong(struct error *e, const char *text, const char *format, 
 	return error_set(e, CODE_USAGE, "parallel.stages = %s: %s", text, reason);
 }
 
-static bool stages_from_list(int64_t *layers_of, int stages, int64_t layers, const char *text, struct error *e)
+static bool stages_from_list(int64_t *layers_of, int pipeline, int chunks, int64_t layers, const char *text, struct error *e)
 {
+	int stages = pipeline * chunks;
 	int64_t sum = 0;
 	int count = 0;
 	for (const char *p = text;; p++) {
@@ -115,6 +116,9 @@ static bool stages_from_list(int64_t *layers_of, int stages, int64_t layers, con
 		if (!*p)
 			break;
 	}
+	if (count != stages && chunks > 1)
+		return stages_wrong(e, text, "names %d stages, but parallel.pipeline = %d times parallel.chunks = %d are %d",
+				    count, pipeline, chunks, stages);
 	if (count != stages)
 		return stages_wrong(e, text, "names %d stages, but parallel.pipeline = %d", count, stages);
 	if (sum != layers)
@@ -123,14 +127,21 @@ static bool stages_from_list(int64_t *layers_of, int stages, int64_t layers, con
 	return true;
 }
 
-bool mesh_stages(int64_t *layers_of, int stages, int64_t layers, double head_cost, const char *text, struct error *e)
+bool mesh_stages(int64_t *layers_of, int pipeline, int chunks, int64_t layers, double head_cost, const char *text,
+		 struct error *e)
 {
-	if (layers < stages)
+	if (layers < pipeline)
 		return error_set(e, CODE_USAGE,
 				 "parallel.pipeline = %d with model.layers = %lld leaves a stage without a layer: use "
-				 "at most %lld stages", stages, (long long)layers, (long long)layers);
+				 "at most %lld stages", pipeline, (long long)layers, (long long)layers);
+	if (layers / pipeline < chunks)
+		return error_set(e, CODE_USAGE,
+				 "parallel.chunks = %d on parallel.pipeline = %d ranks with model.layers = %lld leaves a chunk "
+				 "without a layer: use at most %lld chunks", chunks, pipeline, (long long)layers,
+				 (long long)(layers / pipeline));
 	if (strcmp(text, "auto") != 0)
-		return stages_from_list(layers_of, stages, layers, text, e);
+		return stages_from_list(layers_of, pipeline, chunks, layers, text, e);
+	int stages = pipeline * chunks;
 	/* All layers cost the same, so giving each in turn to the stage with the least load is best. */
 	for (int i = 0; i < stages; i++)
 		layers_of[i] = 1;

@@ -15,13 +15,18 @@ enum axis { AXIS_TENSOR, AXIS_CONTEXT, AXIS_DATA, AXIS_PIPELINE, AXES };
 /* Sequence parallelism beside tensor parallelism; auto: wherever the tokens of a micro-batch divide by tensor. */
 enum sequence_choice { SEQUENCE_AUTO, SEQUENCE_ON, SEQUENCE_OFF };
 
+/* In which order a pipeline rank runs forwards and backwards (train/schedule.h). */
+enum pipeline_schedule { PIPELINE_1F1B, PIPELINE_INTERLEAVED };
+
 /* [parallel] of the settings. */
 struct parallel_settings {
 	int64_t data;     /* 0: auto, world / (tensor·pipeline) */
 	int64_t tensor;
 	int64_t pipeline;
+	int64_t chunks; /* of the model on a pipeline rank: chunk v of rank p is virtual stage v·pipeline + p */
+	enum pipeline_schedule schedule;
 	enum sequence_choice sequence;
-	const char *stages; /* "auto" or layers of each stage: "9,10,10,9" */
+	const char *stages; /* "auto" or layers of each virtual stage: "9,10,10,9" */
 };
 
 struct mesh {
@@ -39,9 +44,11 @@ int mesh_world(const struct mesh *m);
 int mesh_rank_of(const struct mesh *m, const int at[AXES]);
 void mesh_place(const struct mesh *m, int rank, int at[AXES]);
 
-/* Layers of each stage: the list that `text` gives, or with "auto" the split that minimises the largest stage, where a
- * layer costs 1 and the head on the last stage head_cost; ties go to earlier stages.
- * Fails: CODE_USAGE: a list of the wrong length or sum, a stage without a layer, more stages than layers. */
-bool mesh_stages(int64_t *layers_of, int stages, int64_t layers, double head_cost, const char *text, struct error *e);
+/* Layers of each of the pipeline·chunks virtual stages: the list that `text` gives, or with "auto" the split that minimises
+ * the largest, where a layer costs 1 and the head on the last one head_cost; ties go to earlier stages.
+ * Fails: CODE_USAGE: a list of the wrong length or sum, a stage without a layer, more stages than layers; layers_of is
+ * written only where there are as many layers as stages. */
+bool mesh_stages(int64_t *layers_of, int pipeline, int chunks, int64_t layers, double head_cost, const char *text,
+		 struct error *e);
 
 #endif

@@ -46,9 +46,10 @@ void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int sl
 	const struct gpt *g = b->gpt;
 	struct device *dev = g->env.dev;
 	int64_t T = g->env.model->sequence, n = g->env.tokens;
-	struct gpt_slot *s = &g->slots[slot];
+	const struct gpt_slot *s = &g->slots[slot];
+	const struct gpt_chunk *c = &g->chunks[s->chunk];
 
-	if (!g->first && !g->last)
+	if (!c->first && !c->last)
 		return;
 	dev_finish(dev, b->copied);
 	for (int64_t i = 0; i < g->env.batch; i++) {
@@ -57,12 +58,12 @@ void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int sl
 			die(e.code, "%s", e.text);
 	}
 	dev_wait(dev, Q_COPY, dev_mark(dev, Q_COMPUTE));
-	if (g->first) {
+	if (c->first) {
 		batch_sort(b->order, b->inputs, n, b->order + n);
 		dev_write(dev, Q_COPY, s->tokens, b->inputs);
 		dev_write(dev, Q_COPY, s->order, b->order);
 	}
-	if (g->last)
+	if (c->last)
 		dev_write(dev, Q_COPY, s->targets, b->targets);
 	b->copied = dev_mark(dev, Q_COPY);
 	dev_wait(dev, Q_COMPUTE, b->copied);

@@ -1,7 +1,7 @@
 /* batch.h: the token ids of one micro-batch on their way to the device.
  *
- * The first stage needs the inputs and, for the embedding's backward, the rows sorted by id; the last stage needs the
- * targets. Where the ids come from is the feed's business. */
+ * The model's first chunk needs the inputs and, for the embedding's backward, the rows sorted by id; its last one needs
+ * the targets. Where the ids come from is the feed's business. */
 #ifndef MTRAIN_TRAIN_BATCH_H
 #define MTRAIN_TRAIN_BATCH_H
 
@@ -24,7 +24,7 @@ void batch_init(struct batch *b, const struct gpt *gpt);
 void batch_finish(struct batch *b);
 
 /* Reads the B sequences that begin at `sample` and queues them into the slot. A feed that fails ends the job with its
- * cause. Stages between the ends need no ids. */
+ * cause. Chunks between the ends of the model need no ids. */
 void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int slot);
 
 /* order[0 … n): the numbers 0 … n−1 sorted by key[·], equal keys by number. Keys are ≥ 0. */

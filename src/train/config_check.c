@@ -71,10 +71,16 @@ static bool check_stages(const struct config *c, struct error *e)
 	const struct parallel_settings *p = &c->parallel;
 	int64_t layers_of[65536]; /* no model has more layers */
 	struct error cause = {0};
+	if (p->chunks > 1 && p->pipeline == 1)
+		return wrong(c, e, "parallel.chunks = %lld with parallel.pipeline = 1: chunks take turns over the ranks of a "
+			     "pipeline, and here is one: parallel.chunks = 1 would be right", (long long)p->chunks);
+	if (p->chunks > 1 && p->schedule != PIPELINE_INTERLEAVED)
+		return wrong(c, e, "parallel.chunks = %lld needs parallel.schedule = interleaved: the other schedules have one "
+			     "chunk a rank", (long long)p->chunks);
 	if (c->model.layers == 0)
 		return true;
-	if (p->pipeline > c->model.layers || strcmp(p->stages, "auto") != 0)
-		if (!mesh_stages(layers_of, (int)p->pipeline, c->model.layers, 0, p->stages, &cause))
+	if (p->pipeline > c->model.layers / p->chunks || strcmp(p->stages, "auto") != 0)
+		if (!mesh_stages(layers_of, (int)p->pipeline, (int)p->chunks, c->model.layers, 0, p->stages, &cause))
 			return wrong(c, e, "%s", cause.text);
 	return true;
 }
@@ -157,6 +163,8 @@ static const char *without_effect(const struct config *c, const char *name)
 	if (c->optimizer.schedule == LR_CONSTANT &&
 	    (strcmp(name, "optimizer.min_lr") == 0 || strcmp(name, "optimizer.decay_steps") == 0))
 		return "optimizer.schedule = constant";
+	if (c->parallel.pipeline == 1 && strcmp(name, "parallel.schedule") == 0)
+		return "parallel.pipeline = 1";
 	if (c->eval.every == 0 && strcmp(name, "eval.batches") == 0)
 		return "eval.every = 0";
 	if (c->eval.every == 0 && strcmp(name, "data.valid") == 0)

@@ -18,7 +18,7 @@
 struct console_summary {
 	const struct config *config;
 	const struct mesh *mesh;
-	const int64_t *stage_layers; /* [pipeline] */
+	const int64_t *stage_layers; /* [pipeline·chunks] */
 	int64_t parameters;
 	const struct memory *memory; /* of rank 0 */
 	size_t workspace;            /* the device's own, beside it */

@@ -43,14 +43,16 @@ static void batch(const struct console_summary *s)
 
 static void mesh(const struct console_summary *s)
 {
-	char line[ROOM] = "";
+	const struct setting *schedule = setting_find("parallel", "schedule");
+	char line[ROOM] = "", name[SETTING_ROOM];
 	int stages = s->mesh->size[AXIS_PIPELINE];
 	log_info("  mesh       %d rank%s: data %d x tensor %d x pipeline %d", mesh_world(s->mesh),
 		 mesh_world(s->mesh) == 1 ? "" : "s", s->mesh->size[AXIS_DATA], s->mesh->size[AXIS_TENSOR], stages);
-	for (int i = 0; i < stages && strlen(line) < ROOM - 32; i++)
-		append(line, "%s%lld", i == 0 ? "" : ", ", (long long)s->stage_layers[i]);
+	int64_t chunks = s->config->parallel.chunks;
+	for (int64_t i = 0; i < stages * chunks && strlen(line) < ROOM - 32; i++)
+		append(line, "%s%lld", i == 0 ? "" : i % stages ? ", " : " | ", (long long)s->stage_layers[i]);
 	if (stages > 1)
-		log_info("  stages     %s layers", line);
+		log_info("  stages     %s layers, %s", line, setting_print(schedule, s->config, name));
 }
 
 static void precision(const struct console_summary *s)

@@ -12,8 +12,8 @@ static void build(struct frozen *f, struct device *dev)
 	param_table_init(&f->params, m, F32, 1, 0);
 	f->params.frozen = true;
 	gpt_build(&f->gpt, &(struct gpt_options){
-		.model = m, .params = &f->params, .dev = dev, .tensor_size = 1, .stages = 1,
-		.layers = m->layers, .batch = 1, .slots = 1, .inputs = 1,
+		.model = m, .params = &f->params, .dev = dev, .tensor_size = 1, .stages = 1, .chunks = 1,
+		.layers_of = &m->layers, .batch = 1, .slots = 1, .inputs = 1,
 	}, &f->memory);
 }
 

@@ -59,6 +59,14 @@ static bool sequence_on(const struct config *c, int tensor)
 	return tensor > 1 && c->parallel.sequence != SEQUENCE_OFF && divides;
 }
 
+static enum schedule_kind schedule_of(enum pipeline_schedule s)
+{
+	static const enum schedule_kind kinds[] = {
+		[PIPELINE_1F1B] = SCHEDULE_1F1B, [PIPELINE_INTERLEAVED] = SCHEDULE_INTERLEAVED,
+	};
+	return kinds[s];
+}
+
 /* All that takes memory, in one order: called once with measuring arenas and once with real ones. */
 static void build(struct run *r, struct device *dev)
 {
@@ -66,12 +74,11 @@ static void build(struct run *r, struct device *dev)
 	const struct mesh *m = &r->mesh;
 	int stage = m->at[AXIS_PIPELINE], stages = m->size[AXIS_PIPELINE];
 	int tensor = m->size[AXIS_TENSOR], data_rank = m->at[AXIS_DATA];
-	int64_t first_layer = 0;
-	for (int i = 0; i < stage; i++)
-		first_layer += r->stage_layers[i];
+	int chunks = (int)c->parallel.chunks;
 
 	struct step_options step = {
-		.pipe = r->groups.pipe, .stage = stage, .stages = stages,
+		.pipe = r->groups.pipe, .schedule = schedule_of(c->parallel.schedule), .stage = stage, .stages = stages,
+		.chunks = chunks,
 		.data_rank = data_rank, .data_size = m->size[AXIS_DATA], .micros = r->micros,
 	};
 	step_plan(&r->step, &step);
@@ -79,7 +86,8 @@ static void build(struct run *r, struct device *dev)
 	gpt_build(&r->gpt, &(struct gpt_options){
 		.model = &c->model, .params = &r->params, .dev = dev, .tensor = r->groups.tensor,
 		.tensor_size = tensor, .tensor_rank = m->at[AXIS_TENSOR], .stage = stage, .stages = stages,
-		.first_layer = first_layer, .layers = r->stage_layers[stage], .batch = c->batch.micro, .sequence = sequence_on(c, tensor),
+		.chunks = chunks, .layers_of = r->stage_layers, .batch = c->batch.micro,
+		.sequence = sequence_on(c, tensor),
 		.seed = (uint64_t)c->run.seed, .slots = r->step.train.slots, .inputs = r->step.train.inputs,
 	}, &r->memory);
 	step_build(&r->step, &r->gpt, &r->memory);
@@ -102,11 +110,11 @@ static void take_apart(struct run *r)
 static bool split_layers(struct run *r, struct error *e)
 {
 	const struct config *c = r->config;
-	int stages = r->mesh.size[AXIS_PIPELINE];
-	r->stage_layers = calloc((size_t)stages, sizeof *r->stage_layers);
+	int stages = r->mesh.size[AXIS_PIPELINE], chunks = (int)c->parallel.chunks;
+	r->stage_layers = calloc((size_t)stages * (size_t)chunks, sizeof *r->stage_layers);
 	check(r->stage_layers);
-	return mesh_stages(r->stage_layers, stages, c->model.layers, head_flops(&c->model) / layer_flops(&c->model),
-			   c->parallel.stages, e);
+	return mesh_stages(r->stage_layers, stages, chunks, c->model.layers,
+			   head_flops(&c->model) / layer_flops(&c->model), c->parallel.stages, e);
 }
 
 bool run_open(struct run *r, const struct config *config, const struct mesh *mesh, struct device *dev,

@@ -16,7 +16,7 @@ struct run {
 	const struct config *config;
 	struct device *dev;
 	struct mesh mesh;
-	int64_t *stage_layers; /* [stages] */
+	int64_t *stage_layers; /* [stages·chunks], of the virtual stages */
 	struct groups groups;
 	struct memory memory;
 	struct param_table params;

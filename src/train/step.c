@@ -14,10 +14,11 @@ static struct mark *marks_for(const struct schedule *list)
 void step_plan(struct step *s, const struct step_options *o)
 {
 	*s = (struct step){
-		.pipe = o->pipe, .stage = o->stage, .stages = o->stages, .data_rank = o->data_rank, .data_size = o->data_size,
+		.pipe = o->pipe, .stage = o->stage, .stages = o->stages, .chunks = o->chunks,
+		.data_rank = o->data_rank, .data_size = o->data_size,
 	};
 	schedule_make(&s->train, &(struct schedule_options){
-		.kind = SCHEDULE_1F1B, .stages = o->stages, .stage = o->stage, .chunks = 1, .micros = o->micros,
+		.kind = o->schedule, .stages = o->stages, .stage = o->stage, .chunks = o->chunks, .micros = o->micros,
 	});
 	s->ended = marks_for(&s->train);
 	check(s->train.outputs <= STEP_BUFFERS && s->train.gradients <= STEP_BUFFERS);
@@ -30,7 +31,7 @@ void step_build(struct step *s, struct gpt *gpt, struct memory *memory)
 	s->gpt = gpt;
 	s->memory = memory;
 	for (int i = 0; i < STEP_BUFFERS; i++) {
-		if (!gpt->last)
+		if (!gpt->last || s->chunks > 1)
 			s->y[i] = env_rows(&gpt->env, memory, MEMORY_COMMUNICATION, C);
 		/* With one stage nothing is sent, and one gradient buffer serves. */
 		s->d[i] = s->stages == 1 && i > 0 ? s->d[0] : env_rows(&gpt->env, memory, MEMORY_COMMUNICATION, C);
@@ -86,7 +87,7 @@ static void load(struct step *s, const struct action *a, const struct job *job)
 {
 	int64_t offset = ((int64_t)a->micro * s->data_size + s->data_rank) * s->gpt->env.batch;
 	log_phase("data");
-	gpt_place(s->gpt, a->slot, a->input, &(struct pass){.sample = offset, .training = job->training});
+	gpt_place(s->gpt, a->slot, a->chunk, a->input, &(struct pass){.sample = offset, .training = job->training});
 	batch_load(&s->batch, job->feed, job->sample + offset, a->slot);
 }
 
@@ -129,7 +130,7 @@ void step_train(struct step *s, const struct feed *feed, int64_t sample, struct 
 void step_evaluate(struct step *s, const struct feed *feed, int micros, struct tensor totals)
 {
 	struct schedule_options o = {
-		.kind = SCHEDULE_FORWARD, .stages = s->stages, .stage = s->stage, .chunks = 1, .micros = micros,
+		.kind = SCHEDULE_FORWARD, .stages = s->stages, .stage = s->stage, .chunks = s->chunks, .micros = micros,
 	};
 	struct job job = {.feed = feed, .totals = totals};
 	struct schedule list;

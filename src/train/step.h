@@ -15,7 +15,7 @@ struct step {
 	struct gpt *gpt;
 	struct comm *pipe;
 	struct memory *memory; /* whose gradient arena is zeroed */
-	int stage, stages;
+	int stage, stages, chunks;
 	int data_rank, data_size;
 	struct schedule train;
 	struct mark *ended;            /* [train.exchanges]: each of them */
@@ -26,7 +26,8 @@ struct step {
 
 struct step_options {
 	struct comm *pipe;
-	int stage, stages;
+	enum schedule_kind schedule;
+	int stage, stages, chunks;
 	int data_rank, data_size;
 	int micros; /* of a rank and step */
 };

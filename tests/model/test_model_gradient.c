@@ -31,7 +31,7 @@ static void build(struct rig *r, struct device *dev, struct memory *memory)
 	param_table_init(&r->params, &r->settings, F64, 1, 0);
 	struct gpt_options o = {
 		.model = &r->settings, .params = &r->params, .dev = dev, .tensor_size = 1,
-		.stages = 1, .layers = r->settings.layers, .batch = B, .seed = 7, .slots = 1, .inputs = 1,
+		.stages = 1, .chunks = 1, .layers_of = &r->settings.layers, .batch = B, .seed = 7, .slots = 1, .inputs = 1,
 	};
 	gpt_build(&r->gpt, &o, memory);
 	r->d = env_rows(&r->gpt.env, memory, MEMORY_COMMUNICATION, r->settings.hidden);

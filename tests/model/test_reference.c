@@ -47,8 +47,8 @@ static void build(struct rig *r, struct device *dev)
 {
 	param_table_init(&r->params, &settings, F32, 1, 0);
 	gpt_build(&r->gpt, &(struct gpt_options){
-		.model = &settings, .params = &r->params, .dev = dev, .tensor_size = 1, .stages = 1, .layers = L,
-		.batch = B, .slots = 1, .inputs = 1,
+		.model = &settings, .params = &r->params, .dev = dev, .tensor_size = 1, .stages = 1, .chunks = 1,
+		.layers_of = &settings.layers, .batch = B, .slots = 1, .inputs = 1,
 	}, &r->memory);
 	optim_build(&r->optim, dev, &r->params, &rules, &r->memory);
 	r->d = env_rows(&r->gpt.env, &r->memory, MEMORY_COMMUNICATION, C);

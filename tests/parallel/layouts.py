@@ -1,7 +1,7 @@
 """Every layout is the same run: losses and gradient norms of 20 steps agree with one rank, in FP32 to 1e-5 and in FP16
-by the curve rule; pipeline depth with an untied head, and any number of threads, give the same bits; the loss does not move
-with the micro-batch; the quickstart's model learns the same in FP16, BF16 and FP32.
-Usage: layouts.py MTRAIN fp32|fp16|bits|micro|precision"""
+by the curve rule; pipeline depth and schedule with an untied head, and any number of threads, give the same bits; the loss
+does not move with the micro-batch; the quickstart's model learns the same in FP16, BF16 and FP32.
+Usage: layouts.py MTRAIN fp32|fp16|bits|schedules|micro|precision"""
 import os
 import sys
 
@@ -26,6 +26,19 @@ def settings(r, vocab, **more):
     }
     s.update({k.replace("__", "."): v for k, v in more.items()})
     return s
+
+
+# (schedule, data, tensor, pipeline, chunks, stages)
+SCHEDULES = [
+    ("interleaved", 1, 1, 2, 1, None), ("interleaved", 1, 1, 2, 3, None), ("interleaved", 1, 1, 2, 2, "1,3,1,1"),
+    ("interleaved", 1, 1, 3, 2, None), ("interleaved", 2, 1, 2, 2, None), ("interleaved", 1, 2, 2, 2, None),
+]
+
+
+def scheduled(s, case):
+    schedule, data, tensor, pipeline, chunks, stages = case
+    s, ranks = placed(s, (data, tensor, pipeline, stages))
+    return dict(s, **{"parallel.schedule": schedule, "parallel.chunks": chunks}), ranks
 
 
 def placed(s, layout):
@@ -72,8 +85,8 @@ def fp16(r):
                 r.expect(holds, "fp16 %s %s: %s at %.2f of its bound" % (label, name(layout), field, score))
 
 
-def same_bits(r, text, a, b):
-    for field in ("loss", "grad_norm", "loss_scale", "lr"):
+def same_bits(r, text, a, b, fields=("loss", "grad_norm", "loss_scale", "lr")):
+    for field in fields:
         r.expect([x[field] for x in a] == [x[field] for x in b], "%s: %s has the same bits" % (text, field))
 
 
@@ -91,6 +104,41 @@ def bits(r):
         d2p2, more_ranks = placed(s, (2, 1, 2, None))
         same_bits(r, compute + ", pipeline 2 beside data 2", r.train("bits-d2p2-" + compute, d2p2, more_ranks),
                   r.train("bits-d2-" + compute, d2, ranks))
+
+
+def schedules(r):
+    """Schedules and chunks at fixed data × tensor: an untied head gives one rank's bits (data × tensor alone), and so does
+    the loss over validation data; a tied one gives the bits of 1F1B on as many stages, and one rank's curve."""
+    for compute in ("fp32", "fp16"):
+        s = settings(r, 257, run__steps=6, model__dropout=0.1, precision__compute=compute, optimizer__warmup_steps=2,
+                     data__valid=r.path("tokens-257"), eval__every=3, eval__batches=2)
+        runs = {}
+
+        def run(key, s, ranks=1):
+            """Metric lines, then those of evaluation."""
+            if key not in runs:
+                lines = r.train("schedules-%s-%s" % (compute, key), s, ranks)
+                runs[key] = lines, r.metrics(r.path("runs", "schedules-%s-%s" % (compute, key)), "eval")
+            return runs[key]
+
+        for case in SCHEDULES:
+            schedule, data, tensor, pipeline, chunks, stages = case
+            key = "%s-%dx%dx%d-chunks%d%s" % (schedule, data, tensor, pipeline, chunks, "-uneven" if stages else "")
+            for tied in (False, True) if compute == "fp32" else (False,):
+                head = "tied" if tied else "untied"
+                base = dict(s, **{"model.tied": tied})
+                depth = pipeline if tied else 1
+                want, want_eval = run("1f1b-%dx%dx%d-%s" % (data, tensor, depth, head), *placed(base, (data, tensor, depth, None)))
+                got, got_eval = run(key + "-" + head, *scheduled(base, case))
+                text = "%s, %s, %s head" % (compute, key, head)
+                same_bits(r, text, got, want)
+                r.expect(len(got_eval) == 2, text + ": evaluates")
+                same_bits(r, text + ", evaluation", got_eval, want_eval, ("loss",))
+                if tied:
+                    one, _ = run("1f1b-1x1x1-tied", base)
+                    for field in ("loss", "grad_norm"):
+                        d = rig.relative(rig.curve(got, field), rig.curve(one, field))
+                        r.expect(d <= 1e-5, "%s: %s differs by %.1e from one rank" % (text, field, d))
 
 
 def micro(r):
@@ -134,7 +182,7 @@ def main():
     r = rig.Rig(sys.argv[1])
     for vocab in (257, 1009):
         rig.write_shard(r.path("tokens-%d" % vocab), rig.text_like(vocab, 20000))
-    {"fp32": fp32, "fp16": fp16, "bits": bits, "micro": micro, "precision": precision}[sys.argv[2]](r)
+    {"fp32": fp32, "fp16": fp16, "bits": bits, "schedules": schedules, "micro": micro, "precision": precision}[sys.argv[2]](r)
     r.finish()
 
 

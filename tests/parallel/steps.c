@@ -1,9 +1,9 @@
 /* One rank of a job that drives steps directly, to look where metrics cannot: run under the test of the same name with
- * the mesh in the arguments: steps DATA TENSOR PIPELINE [section.key=value].
+ * the mesh in the arguments: steps DATA TENSOR PIPELINE [section.key=value …].
  *
  * Overflow: one forced at steps 0, 1 and n skips exactly that step on every rank. The run is compared with
  * one that never sees that step's samples: the weights that follow are the same bits.
- * Count: collectives and bytes of a step. */
+ * Count: collectives and bytes of a step, slots, bytes of activations. */
 #include "../launch/job.h"
 #include "base/rng.h"
 #include "train/run.h"
@@ -158,7 +158,7 @@ static void count_tensor(const struct run *run, const struct comm_count *before,
 {
 	const struct env *env = &run->gpt.env;
 	int64_t micros = run->micros, bytes = env->tokens * env->model->hidden * 2; /* FP16 */
-	int64_t first = run->gpt.first, last = run->gpt.last, layers = run->gpt.layers;
+	int64_t first = run->gpt.first, last = run->gpt.last, layers = run->gpt.layers; /* of all chunks */
 	int64_t all_reduces = env->sequence ? 1 : micros * (4 * layers + first + last);
 	int64_t gathers = (env->sequence ? micros * (6 * layers + first + last) : 0) + micros * last;
 	int64_t scatters = env->sequence ? micros * (4 * layers + first + last) : 0;
@@ -178,7 +178,43 @@ static void count_tensor(const struct run *run, const struct comm_count *before,
 	expect_count("other tensor calls", calls[COMM_BROADCAST] + calls[COMM_EXCHANGE], 0);
 }
 
-/* On the data axis the two arenas of gradients, once a step; between stages an activation and a gradient for each
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Micro-batches of a chunk that are kept at once. */
+static int64_t slots(const struct run *run)
+{
+	int64_t P = run->step.stages, p = run->step.stage, m = run->micros, v = run->config->parallel.chunks;
+	if (run->config->parallel.schedule == PIPELINE_INTERLEAVED)
+		return (v - 1) * least(P, m) + least(2 * (P - 1 - p) + 1, m);
+	return least(P - p, m);
+}
+
+/* Elements as the arena hands them out. */
+static int64_t bytes(int64_t elements, int64_t size)
+{
+	return (elements * size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+}
+
+/* A slot holds as many blocks as the largest chunk has, each x, n1, x1, n2 (rows that are here), qkv, a, pre and g in
+ * FP16, and the statistics of norms and softmax; token ids at the ends of the model. */
+static int64_t activations(const struct run *run)
+{
+	const struct model_settings *m = &run->config->model;
+	int64_t N = run->gpt.env.tokens, C = m->hidden, F = m->ffn, t = run->gpt.env.tensor_size, largest = 0;
+	int64_t R = run->gpt.env.sequence ? N / t : N;
+	int64_t block = 4 * bytes(R * C, 2) + bytes(N * 3 * C / t, 2) + bytes(N * C / t, 2) + 2 * bytes(N * F / t, 2) +
+			4 * bytes(R, 4) + bytes(N * m->heads / t, 4);
+	for (int v = 0; v < run->config->parallel.chunks; v++) {
+		int64_t here = run->stage_layers[v * run->step.stages + run->step.stage];
+		largest = here > largest ? here : largest;
+	}
+	return slots(run) * (largest * block + (2 * run->gpt.first + run->gpt.last) * bytes(N, 4));
+}
+
+/* On the data axis the two arenas of gradients, once a step; between virtual stages an activation and a gradient for each
  * micro-batch, of the rows that are here. */
 static void count(struct rig *r)
 {
@@ -198,9 +234,9 @@ static void count(struct rig *r)
 	after = comm_count(run->groups.pipe);
 	if (comm_size(run->groups.pipe) > 1)
 		expect_count("pipeline bytes", after.bytes[COMM_EXCHANGE] - pipe.bytes[COMM_EXCHANGE],
-			     micros * rows * ((run->gpt.first ? 0 : 2) + (run->gpt.last ? 0 : 2)));
-	expect_count("slots", run->gpt.slot_count,
-		     micros < run->step.stages - run->step.stage ? micros : run->step.stages - run->step.stage);
+			     micros * rows * 2 * (2 * run->gpt.chunk_count - run->gpt.first - run->gpt.last));
+	expect_count("slots", run->gpt.slot_count, slots(run));
+	expect_count("bytes of activations", (int64_t)run->memory.arena[MEMORY_ACTIVATIONS].used, activations(run));
 }
 
 int main(int argc, char **argv)
@@ -208,9 +244,11 @@ int main(int argc, char **argv)
 	struct rig r = {0};
 	struct error e = {0};
 	char mesh[3][64];
-	const char *sets[4] = {mesh[0], mesh[1], mesh[2], argc == 5 ? argv[4] : NULL};
+	const char *sets[8] = {mesh[0], mesh[1], mesh[2]};
 
-	check(argc == 4 || argc == 5);
+	check(argc >= 4 && argc <= 9);
+	for (int i = 4; i < argc; i++)
+		sets[i - 1] = argv[i];
 	snprintf(mesh[0], sizeof mesh[0], "parallel.data=%s", argv[1]);
 	snprintf(mesh[1], sizeof mesh[1], "parallel.tensor=%s", argv[2]);
 	snprintf(mesh[2], sizeof mesh[2], "parallel.pipeline=%s", argv[3]);

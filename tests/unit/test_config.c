@@ -16,6 +16,7 @@
 #define BATCH "[batch]\nglobal = 16\nmicro = 2\n"
 #define REST "[optimizer]\nlr = 6e-4\n[data]\ntrain = corpus/c\n"
 #define WHOLE RUN MODEL BATCH REST
+#define PIPELINE "[parallel]\nschedule = interleaved\npipeline = 2\n"
 
 static const char *const training[] = {"run", "model", "batch", "optimizer", "data", NULL};
 
@@ -69,6 +70,8 @@ static void test_defaults(void **state)
 	assert_int_equal(c.parallel.data, 0);
 	assert_int_equal(c.parallel.tensor, 1);
 	assert_int_equal(c.parallel.pipeline, 1);
+	assert_int_equal(c.parallel.chunks, 1);
+	assert_int_equal(c.parallel.schedule, PIPELINE_1F1B);
 	assert_string_equal(c.parallel.stages, "auto");
 	assert_int_equal(c.precision.compute, F16);
 	assert_true(c.precision.loss_scale == 0 && c.precision.loss_scale_initial == 65536 &&
@@ -193,7 +196,9 @@ static void test_wrong(void **state)
 		{"[run]\nsteps\nstpes = 1\n", NULL, "conf/small.ini:2: neither"},
 		{"[run]\nseed = 1\nsteps\n", NULL, "conf/small.ini:3: neither"},
 		{"[model]\nposition = rope\n", NULL, "unknown key 'position' in [model]"},
-		{"[parallel]\nschedule = 1f1b\n", NULL, "unknown key 'schedule' in [parallel]; it belongs to [optimizer]"},
+		{"[parallel]\nclip = 1\n", NULL, "unknown key 'clip' in [parallel]; it belongs to [optimizer]"},
+		{"", "parallel.chunks=0", "--set: parallel.chunks = 0: must be from 1 to 65536"},
+		{"", "parallel.schedule=gpipe", "--set: parallel.schedule = gpipe: must be "},
 		{"", "run.stpes=1", "--set: unknown key 'stpes' in [run]; did you mean 'steps'?"},
 		{"", "runn.steps=1", "--set: unknown section [runn]; did you mean [run]?"},
 		{"", "run.steps=x", "--set: run.steps = x: must be a whole number"},
@@ -267,6 +272,15 @@ static void test_check(void **state)
 		{WHOLE, "parallel.pipeline=7", "conf/small.ini: parallel.pipeline = 7 with model.layers = 6 leaves a stage"},
 		{WHOLE, "parallel.stages=3,3", "names 2 stages, but parallel.pipeline = 1"},
 		{WHOLE "[parallel]\npipeline = 2\n", "parallel.stages=6,0", "stage 1 has no layer"},
+		{WHOLE "[parallel]\nschedule = interleaved\n", "parallel.chunks=2",
+		 "parallel.chunks = 2 with parallel.pipeline = 1: chunks take turns over the ranks of a pipeline, and here is one: "
+		 "parallel.chunks = 1 would be right"},
+		{WHOLE "[parallel]\npipeline = 2\n", "parallel.chunks=2", "parallel.chunks = 2 needs parallel.schedule = interleaved"},
+		{WHOLE PIPELINE, "parallel.chunks=4", "parallel.chunks = 4 on parallel.pipeline = 2 ranks with model.layers = 6 "
+						      "leaves a chunk without a layer: use at most 3 chunks"},
+		{WHOLE PIPELINE, "parallel.chunks=65536", "use at most 3 chunks"},
+		{WHOLE PIPELINE "chunks = 2\n", "parallel.stages=3,3",
+		 "names 2 stages, but parallel.pipeline = 2 times parallel.chunks = 2 are 4"},
 		{WHOLE, "optimizer.min_lr=1", "optimizer.min_lr = 1 is above optimizer.lr = 0.0006"},
 		{WHOLE, "optimizer.warmup_steps=101", "optimizer.warmup_steps = 101 is above optimizer.decay_steps = 100"},
 		{WHOLE, "precision.loss_scale_initial=0.5", "is below precision.loss_scale_min = 1"},
@@ -307,10 +321,12 @@ static void test_unused(void **state)
 {
 	struct config c;
 	char all[2000] = "";
-	good(&c, WHOLE "[precision]\nloss_scale = 8\nloss_scale_window = 10\nloss_scale_min = 1\n[eval]\nbatches = 3\n",
+	good(&c, WHOLE "[precision]\nloss_scale = 8\nloss_scale_window = 10\nloss_scale_min = 1\n[eval]\nbatches = 3\n"
+		 "[parallel]\nschedule = interleaved\n",
 	     "optimizer.schedule=constant");
 	config_unused(&c, count_text, all);
-	assert_string_equal(all, "precision.loss_scale_window = 10 has no effect, since precision.loss_scale is fixed\n"
+	assert_string_equal(all, "parallel.schedule = interleaved has no effect, since parallel.pipeline = 1\n"
+			    "precision.loss_scale_window = 10 has no effect, since precision.loss_scale is fixed\n"
 			    "eval.batches = 3 has no effect, since eval.every = 0\n");
 	config_finish(&c);
 }

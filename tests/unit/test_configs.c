@@ -43,7 +43,7 @@ static void test_each(void **state)
 		files++;
 		assert_true(file_join(path, folder, entries[i]->d_name));
 		if (!config_load(&c, path, NULL, 0, &e) || !config_require(&c, sections, &e) || !config_check(&c, &e) ||
-		    !mesh_stages(layers_of, (int)c.parallel.pipeline, c.model.layers, 0, c.parallel.stages, &e))
+		    !mesh_stages(layers_of, (int)c.parallel.pipeline, (int)c.parallel.chunks, c.model.layers, 0, c.parallel.stages, &e))
 			fail_msg("%s", e.text);
 		if (strncmp(entries[i]->d_name, "gpt", 3) == 0) { /* gpt1.3b.ini: 1.3 G */
 			int64_t size;

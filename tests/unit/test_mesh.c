@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,7 +94,7 @@ static bool stages_are(int stages, int64_t layers, double head_cost, const char 
 {
 	struct error e = {0};
 	int64_t got[16];
-	assert_true(mesh_stages(got, stages, layers, head_cost, text, &e));
+	assert_true(mesh_stages(got, stages, 1, layers, head_cost, text, &e));
 	return memcmp(got, expected, (size_t)stages * sizeof *got) == 0;
 }
 
@@ -109,6 +110,20 @@ static void test_stages(void **state)
 	assert_true(stages_are(4, 38, 0, "9,10,10,9", (int64_t[]){9, 10, 10, 9}));
 	assert_true(stages_are(3, 6, 0, " 1 , 4,1 ", (int64_t[]){1, 4, 1}));
 	assert_true(stages_are(1, 6, 0, "6", (int64_t[]){6}));
+
+	struct error e = {0};
+	int64_t got[4] = {0};
+	assert_true(mesh_stages(got, 2, 2, 9, 1.5, "auto", &e));
+	assert_memory_equal(got, ((int64_t[]){3, 3, 2, 1}), sizeof got);
+	assert_true(mesh_stages(got, 2, 2, 7, 0, "1,2,3,1", &e));
+	assert_memory_equal(got, ((int64_t[]){1, 2, 3, 1}), sizeof got);
+	assert_false(mesh_stages(got, 2, 3, 5, 0, "auto", &e));
+	assert_non_null(strstr(e.text, "parallel.chunks = 3 on parallel.pipeline = 2 ranks with model.layers = 5 leaves a chunk "
+				       "without a layer: use at most 2 chunks"));
+	assert_false(mesh_stages(got, 3, INT_MAX, 5, 0, "auto", &e)); /* nothing overflows, nothing is written */
+	assert_false(mesh_stages(got, 2, 2, 7, 0, "1,2,3", &e));
+	assert_non_null(strstr(e.text, "names 3 stages, but parallel.pipeline = 2 times parallel.chunks = 2 are 4"));
+	assert_false(mesh_stages(got, 2, 2, 7, 0, "1,2,3,1,0", &e));
 }
 
 /* The least possible maximum over all splits of `layers` into `stages`, by trying them all. */
@@ -136,7 +151,7 @@ static void test_stages_are_best(void **state)
 			for (size_t k = 0; k < sizeof costs / sizeof *costs; k++) {
 				double most = 0;
 				int64_t sum = 0;
-				assert_true(mesh_stages(got, stages, layers, costs[k], "auto", &e));
+				assert_true(mesh_stages(got, stages, 1, layers, costs[k], "auto", &e));
 				for (int i = 0; i < stages; i++) {
 					double load = (double)got[i] + (i == stages - 1 ? costs[k] : 0);
 					most = load > most ? load : most;
@@ -174,7 +189,7 @@ static void test_stages_wrong(void **state)
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct error e = {0};
 		int64_t got[16];
-		assert_false(mesh_stages(got, cases[i].stages, cases[i].layers, 0, cases[i].text, &e));
+		assert_false(mesh_stages(got, cases[i].stages, 1, cases[i].layers, 0, cases[i].text, &e));
 		assert_int_equal(e.code, CODE_USAGE);
 		if (!strstr(e.text, cases[i].says))
 			fail_msg("\"%s\" does not say \"%s\"", e.text, cases[i].says);
