@@ -8,12 +8,14 @@
 
 #include <stdint.h>
 
+#include "base/anywhere.h"
+
 struct philox {
 	uint32_t word[4];
 };
 
 /* The four words for counter c under the 64-bit key `seed` (key words: low, high). */
-static inline struct philox philox(uint64_t seed, struct philox c)
+ANYWHERE static inline struct philox philox(uint64_t seed, struct philox c)
 {
 	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
 	for (int round = 0; round < 10; round++) {
@@ -34,14 +36,14 @@ void rng_normal(uint64_t seed, uint32_t stream, uint64_t i, double out[4]);
 
 /* Dropout: counter {e low, e high, n low, site << 16 | n high}, e the group of four elements within sample n. An
  * element is kept iff its word ≥ p·2³². */
-static inline struct philox rng_dropout(uint64_t seed, uint64_t e, uint64_t n, uint32_t site)
+ANYWHERE static inline struct philox rng_dropout(uint64_t seed, uint64_t e, uint64_t n, uint32_t site)
 {
 	return philox(seed, (struct philox){{(uint32_t)e, (uint32_t)(e >> 32), (uint32_t)n,
 					     site << 16 | (uint32_t)((n >> 32) & 0xffffu)}});
 }
 
 /* The least word that is kept: p·2³² rounded up. Needs: 0 ≤ p ≤ 1 − 2⁻³². */
-static inline uint32_t rng_threshold(double p)
+ANYWHERE static inline uint32_t rng_threshold(double p)
 {
 	uint32_t below = (uint32_t)(p * 0x1p32);
 	return (double)below < p * 0x1p32 ? below + 1 : below;

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/anywhere.h"
+
 enum lr_schedule { LR_COSINE, LR_LINEAR, LR_CONSTANT, LR_WSD };
 
 /* What the settings say once and for all. */
@@ -57,7 +59,7 @@ struct scalars {
 /* Learning rate of the update that comes after `updates` successful ones. Warm-up is linear: lr·(u+1)/warmup. After
  * it, with x = progress from warmup_steps to decay_steps clamped to [0, 1]: cosine min + (lr−min)(1+cos πx)/2;
  * linear lr + (min−lr)x; wsd constant until x = 0.8, then linear to min; constant lr. */
-static inline double lr_at(const struct step_rules *r, int64_t updates)
+ANYWHERE static inline double lr_at(const struct step_rules *r, int64_t updates)
 {
 	if (updates < r->warmup_steps)
 		return r->lr * (double)(updates + 1) / (double)r->warmup_steps;
@@ -80,8 +82,8 @@ static inline double lr_at(const struct step_rules *r, int64_t updates)
 
 /* Judges an attempt and moves the counters on.
  * loss_sum: sum of token losses; tokens: T; sums[count]: squares of the scaled gradients in parameter-table order. */
-static inline void scalars_verdict(struct scalars *s, const struct step_rules *r, double loss_sum, double tokens,
-				   const double *sums, int64_t count)
+ANYWHERE static inline void scalars_verdict(struct scalars *s, const struct step_rules *r, double loss_sum,
+					    double tokens, const double *sums, int64_t count)
 {
 	double total = 0;
 	s->first_bad = -1;
