@@ -303,6 +303,19 @@ void op_gemm(struct device *dev, const struct op_gemm *a)
 	dev->ops->gemm(dev, a);
 }
 
+void op_gelu_forward(struct device *dev, const struct op_gelu_forward *a)
+{
+	float_type(OP, "out", a->out);
+	int64_t rows = a->out.shape[0], width = a->out.shape[1];
+	TENSOR(out, a->out.dtype, rows, width);
+	TENSOR(x, a->out.dtype, rows, width);
+	HOLDS(a->gelu == GELU_TANH || a->gelu == GELU_ERF);
+	APART(out, a->x);
+	ROWS(rows);
+	WIDTH(width);
+	dev->ops->gelu_forward(dev, a);
+}
+
 void op_bias_backward(struct device *dev, const struct op_bias_backward *a)
 {
 	float_type(OP, "dout", a->dout);

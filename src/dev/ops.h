@@ -111,7 +111,8 @@ struct op_norm_forward {
 	double epsilon;
 };
 
-/* sum = residual + dropout(x + bias); with norm_weight given also out = norm(sum as rounded to T).
+/* sum = residual + dropout(x + bias); with norm_weight given also out = norm(sum as rounded to T), in the same bits that
+ * norm_forward gives for that sum.
  * Dropout element: token·C + c of its sample. sum may be the same memory as residual or x. */
 struct op_residual_forward {
 	struct tensor sum;       /* T [N, C] */
@@ -168,6 +169,14 @@ struct op_gemm {
 	enum gemm_epilogue epilogue;
 	struct tensor bias; /* ? T [n]: given with GEMM_BIAS; with GEMM_BIAS_GELU 0 where it is left out; else left out */
 	struct tensor aux;  /* ? T [m, n]: written by GEMM_BIAS_GELU, read by GEMM_DGELU, else left out */
+	enum gelu_kind gelu;
+};
+
+/* out = gelu(x): for the same x the same bits that GEMM_BIAS_GELU gives, so that a product's output can be thrown away
+ * and had again from its aux. */
+struct op_gelu_forward {
+	struct tensor out; /* T [N, F] */
+	struct tensor x;   /* T [N, F] */
 	enum gelu_kind gelu;
 };
 
@@ -292,7 +301,7 @@ struct op_adamw {
 /* The list of ops, walked by the table, the checks and the tests. */
 #define OPS(X)                                                                                              \
 	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
-	X(residual_forward) X(norm_backward) X(residual_backward) X(gemm) X(bias_backward)                  \
+	X(residual_forward) X(norm_backward) X(residual_backward) X(gemm) X(gelu_forward) X(bias_backward)  \
 	X(attention_forward) X(attention_backward) X(loss_stats) X(loss_combine) X(loss_backward)           \
 	X(loss_total) X(add) X(convert) X(square_sums) X(step_verdict) X(adamw)
 

@@ -1,9 +1,10 @@
-/* Calls of gemm and attention. */
+/* Calls of gemm, of what belongs to it, and of attention. */
 #include <math.h>
 
 #include "cases.h"
 
 INVOKE(gemm)
+INVOKE(gelu_forward)
 INVOKE(attention_forward)
 INVOKE(attention_backward)
 
@@ -33,6 +34,15 @@ bool case_gemm(struct call *c, const int64_t *size, unsigned variant)
 		ADD(OUT, aux, KIND_T, m, n);
 	if (op->epilogue == GEMM_DGELU)
 		ADD(IN, aux, KIND_T, m, n);
+	return true;
+}
+
+bool case_gelu_forward(struct call *c, const int64_t *size, unsigned variant)
+{
+	CASE(gelu_forward);
+	op->gelu = variant & GELU_IS_ERF ? GELU_ERF : GELU_TANH;
+	ADD(OUT, out, KIND_T, size[0], size[1]);
+	ADD(IN, x, KIND_T, size[0], size[1]);
 	return true;
 }
 

@@ -138,6 +138,13 @@ void formula_gemm(struct call *c, double *want[])
 		}
 }
 
+void formula_gelu_forward(struct call *c, double *want[])
+{
+	double *y = out(c, want, "out"), *x = in(c, "x");
+	for (int64_t i = 0; i < call_find(c, "x")->count; i++)
+		y[i] = gelu(c->op.gelu_forward.gelu, x[i]);
+}
+
 void formula_attention_forward(struct call *c, double *want[])
 {
 	struct op_attention_forward *op = &c->op.attention_forward;

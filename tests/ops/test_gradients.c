@@ -171,6 +171,33 @@ static void check_layer(void **state)
 	}
 }
 
+static double gelu_loss(void *context)
+{
+	struct layer *l = context;
+	double sum = 0;
+	op_gelu_forward(bench.dev, &(struct op_gelu_forward){.out = matrix(l->y, M, N), .x = matrix(l->aux, M, N), .gelu = l->gelu});
+	for (int i = 0; i < M * N; i++)
+		sum += l->w[i] * l->y[i];
+	return sum;
+}
+
+/* The GELU alone has DGELU for its backward. */
+static void check_gelu(void **state)
+{
+	for (int kind = GELU_TANH; kind <= GELU_ERF; kind++) {
+		struct layer l = {.gelu = (enum gelu_kind)kind};
+		double identity[N * N] = {0};
+		for (int i = 0; i < N; i++)
+			identity[i * N + i] = 1;
+		fill(l.aux, M * N, "aux");
+		fill(l.w, M * N, "w");
+		op_gemm(bench.dev, &(struct op_gemm){.out = matrix(l.dpre, M, N), .a = matrix(l.w, M, N),
+						     .b = matrix(identity, N, N), .epilogue = GEMM_DGELU,
+						     .aux = matrix(l.aux, M, N), .gelu = l.gelu});
+		check_slopes("dpre", l.aux, l.dpre, M * N, gelu_loss, &l);
+	}
+}
+
 /* A vocabulary of 11 over 4 shards of 5 columns: the third has one true column, the fourth none. */
 enum { SHARDS = 4, COLUMNS = 5, TRUE = 11, ROWS = 6 };
 static int32_t targets[ROWS] = {0, 4, 10, -1, 7, 5};
@@ -234,13 +261,14 @@ static void check_head(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[PAIRS + 2] = {{0}};
+	struct CMUnitTest tests[PAIRS + 3] = {{0}};
 	for (int i = 0; i < PAIRS; i++)
 		tests[i] = (struct CMUnitTest){pairs[i].name, check_pair, NULL, NULL, (void *)(uintptr_t)&pairs[i]};
 	tests[PAIRS] = (struct CMUnitTest){"linear layer with gelu", check_layer, NULL, NULL, NULL};
-	tests[PAIRS + 1] = (struct CMUnitTest){"loss over vocabulary shards", check_head, NULL, NULL, NULL};
+	tests[PAIRS + 1] = (struct CMUnitTest){"gelu", check_gelu, NULL, NULL, NULL};
+	tests[PAIRS + 2] = (struct CMUnitTest){"loss over vocabulary shards", check_head, NULL, NULL, NULL};
 	bench_open(&bench, &backend_cpu, "plain", 1);
-	int failed = _cmocka_run_group_tests("gradients", tests, PAIRS + 2, NULL, NULL);
+	int failed = _cmocka_run_group_tests("gradients", tests, PAIRS + 3, NULL, NULL);
 	bench_close(&bench);
 	return failed;
 }

@@ -1,5 +1,6 @@
 #include "dev/cpu/cpu.h"
 #include "dev/cpu/fast/fast.h"
+#include "dev/cpu/fast/gelu.h"
 #include "dev/cpu/fast/rows.h"
 #include "dev/cpu/parallel.h"
 
@@ -62,4 +63,26 @@ void FAST(convert)(struct device *dev, const struct op_convert *a)
 	}
 	struct op_convert copy = *a;
 	parallel(dev, ceil_div(tensor_count(a->to), CHUNK), convert_part, &copy);
+}
+
+INLINE void gelu_forward(enum dtype t, const struct op_gelu_forward *a, int64_t begin, int64_t end)
+{
+	for (int64_t i = begin; i < end; i += LANES)
+		put_to(t, a->out.data, i, vf_gelu(a->gelu, get_to(t, a->x.data, i, end)), end);
+}
+
+static void gelu_forward_part(void *context, int64_t part, int thread)
+{
+	const struct op_gelu_forward *a = context;
+	BY_TYPE(a->out.dtype, gelu_forward, a, part * CHUNK, least((part + 1) * CHUNK, tensor_count(a->out)));
+}
+
+void FAST(gelu_forward)(struct device *dev, const struct op_gelu_forward *a)
+{
+	if (a->out.dtype == F64) {
+		ops_plain.gelu_forward(dev, a);
+		return;
+	}
+	struct op_gelu_forward copy = *a;
+	parallel(dev, ceil_div(tensor_count(a->out), CHUNK), gelu_forward_part, &copy);
 }

@@ -50,6 +50,12 @@ void PLAIN(gemm)(struct device *dev, const struct op_gemm *a)
 		}
 }
 
+void PLAIN(gelu_forward)(struct device *dev, const struct op_gelu_forward *a)
+{
+	for (int64_t i = 0; i < tensor_count(a->out); i++)
+		put(a->out, i, gelu(a->gelu, get(a->x, i)));
+}
+
 void PLAIN(bias_backward)(struct device *dev, const struct op_bias_backward *a)
 {
 	int64_t width = a->dout.shape[1];
