@@ -44,6 +44,20 @@ static void relax(void)
 #endif
 }
 
+/* One part, with results below the normal range flushed to zero: where they appear (in moments that fade away, say) they
+ * cost a hundred times as much. Only within the part, since what cpu_poll computes must not depend on when it comes. */
+static void run(void (*body)(void *context, int64_t part, int thread), void *context, int64_t part, int thread)
+{
+#ifdef __x86_64__
+	const unsigned flush_to_zero = 0x8000, before = __builtin_ia32_stmxcsr();
+	__builtin_ia32_ldmxcsr(before | flush_to_zero);
+	body(context, part, thread);
+	__builtin_ia32_ldmxcsr(before);
+#else
+	body(context, part, thread);
+#endif
+}
+
 static int64_t now(void)
 {
 	struct timespec t;
@@ -83,7 +97,7 @@ static void *work(void *argument)
 		if (late)
 			continue;
 		for (int64_t part; (part = atomic_fetch_add(&p->next, 1)) < p->parts;)
-			p->body(p->context, part, w->thread);
+			run(p->body, p->context, part, w->thread);
 		atomic_fetch_sub_explicit(&p->inside, 1, memory_order_release);
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -135,7 +149,7 @@ void parallel(struct device *dev, int64_t parts, void (*body)(void *context, int
 	struct pool *p = cpu_pool(dev);
 	if (parts <= 1 || p->workers == 0) {
 		for (int64_t i = 0; i < parts; i++) {
-			body(context, i, 0);
+			run(body, context, i, 0);
 			cpu_poll(dev);
 		}
 		return;
@@ -151,7 +165,7 @@ void parallel(struct device *dev, int64_t parts, void (*body)(void *context, int
 	pthread_mutex_unlock(&p->lock);
 
 	for (int64_t part; (part = atomic_fetch_add(&p->next, 1)) < parts;) {
-		body(context, part, 0);
+		run(body, context, part, 0);
 		cpu_poll(dev);
 	}
 	/* A worker that comes from now on finds no part; wait for those that are at their last one. */

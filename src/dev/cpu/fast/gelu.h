@@ -8,27 +8,30 @@
 #ifndef MTRAIN_DEV_CPU_FAST_GELU_H
 #define MTRAIN_DEV_CPU_FAST_GELU_H
 
+#include <math.h>
+
 #include "dev/cpu/fast/simd.h"
 #include "dev/ops.h"
 
-/* eˣ: x = n·ln 2 + r with |r| ≤ ln 2/2; e^r = 1 + r + r²·g(r), g fitted with relative error 3e-9 of e^r; 2ⁿ in two
- * factors, so that results below the normal range and infinity come out right. A NaN stays one. */
+/* eˣ: x = n·ln 2 + r with |r| ≤ ln 2/2; e^r = 1 + r + r²·g(r), g fitted with relative error 3e-9 of e^r. Below the
+ * normal range it is 0, above 2.4e38 infinity; both are chosen, not computed, since a processor is slow where results
+ * underflow. A NaN stays one. */
 INLINE vf vf_exp(vf x)
 {
-	x = vf_max(vf_set(-105.0f), vf_min(vf_set(89.0f), x));
 	const vf shift = vf_set(0x1.8p23f); /* the sum's low bits are the nearest whole number */
-	vf t = vf_fma(x, vf_set(1.44269504f), shift);
+	vf y = vf_max(vf_set(-87.33f), vf_min(vf_set(88.37f), x));
+	vf t = vf_fma(y, vf_set(1.44269504f), shift);
 	vf n = t - shift;
-	vf r = vf_fma(n, vf_set(-0.693359375f), x);
+	vf r = vf_fma(n, vf_set(-0.693359375f), y);
 	r = vf_fma(n, vf_set(2.12194440e-4f), r);
 	vf g = vf_fma(r, vf_set(0.00138144667f), vf_set(0.00836878043f));
 	g = vf_fma(r, g, vf_set(0.0416683942f));
 	g = vf_fma(r, g, vf_set(0.166665201f));
 	g = vf_fma(r, g, vf_set(0.499999934f));
 	g = vf_fma(r * r, g, r) + 1.0f;
-	vi whole = (vi)t - (vi)shift, half = whole >> 1;
-	vf scale1 = (vf)((half + 127) << 23), scale2 = (vf)((whole - half + 127) << 23);
-	return g * scale1 * scale2;
+	g *= (vf)(((vi)t - (vi)shift + 127) << 23);
+	g = vf_select(x < -87.33f, vf_set(0), g);
+	return vf_select(x > 88.37f, vf_set(INFINITY), g);
 }
 
 /* Φ in the form that `kind` says. For the tanh form also, in *slope, d(2u)/dx. */
