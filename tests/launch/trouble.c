@@ -45,7 +45,10 @@ int main(int argc, char **argv)
 	const char *mode = argv[1];
 	log_phase("start");
 	control_catch_signals();
-	job_launch(&j, 4);
+	/* What is to run out is 4 s; what is not has time, since machines that test are busy. */
+	bool silence = strcmp(mode, "freeze") == 0 || strcmp(mode, "suspend") == 0;
+	bool limit = strcmp(mode, "hang") == 0 || strcmp(mode, "unfinished") == 0;
+	job_launch(&j, strcmp(mode, "absent") == 0 ? 4 : 60);
 	bool here = j.launch.rank == atoi(argv[2]);
 	printf("rank %d is process %d\n", j.launch.rank, (int)getpid());
 	fflush(stdout);
@@ -54,12 +57,14 @@ int main(int argc, char **argv)
 	if (strcmp(mode, "late") == 0 && here)
 		sleep(2);
 	job_open(&j);
+	j.dev->timeout = silence ? 4 : 60;
 	job_must(control_init(j.world, &e), &e);
+	j.dev->timeout = 60;
 	log_phase("sums");
 	sums(&j, 20);
 	log_info("running");
-	if (strcmp(mode, "suspend") == 0)
-		j.dev->timeout = 60;
+	if (limit)
+		j.dev->timeout = 4;
 	if (strcmp(mode, "loop") == 0 || strcmp(mode, "late") == 0 || strcmp(mode, "suspend") == 0) {
 		code = sums_until_stopped(&j);
 	} else if (strcmp(mode, "die") == 0 && here) {
@@ -70,10 +75,8 @@ int main(int argc, char **argv)
 		_exit(0);
 	} else if (strcmp(mode, "hang") == 0 && here) {
 		sleep(60);
-	} else if (strcmp(mode, "freeze") == 0) {
-		j.dev->timeout = 60;
-		if (here)
-			raise(SIGSTOP);
+	} else if (strcmp(mode, "freeze") == 0 && here) {
+		raise(SIGSTOP);
 	} else if (strcmp(mode, "unfinished") == 0 && here) {
 		sleep(60);
 	}
