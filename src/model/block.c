@@ -62,7 +62,7 @@ void block_build_saved(struct block_saved *s, const struct block *b, struct memo
 	norm_build_saved(&s->norm2, env, memory, MEMORY_ACTIVATIONS);
 }
 
-void block_build_scratch(struct block_scratch *s, const struct block *b, struct memory *memory)
+void block_build_scratch(struct block_scratch *s, const struct block *b, struct memory *memory, bool split)
 {
 	const struct env *env = b->env;
 	int64_t C = env->model->hidden, F = b->up.out;
@@ -74,7 +74,7 @@ void block_build_scratch(struct block_scratch *s, const struct block *b, struct 
 		.dpre = env_tokens(env, memory, MEMORY_SCRATCH, F),
 		.delta = take_lse(b, memory, MEMORY_SCRATCH),
 	};
-	if (env->model->dropout > 0)
+	if (env->model->dropout > 0 || split)
 		s->branch = env_rows(env, memory, MEMORY_SCRATCH, C);
 }
 
@@ -109,39 +109,69 @@ void block_forward(const struct block *b, const struct block_saved *s, const str
 	});
 }
 
-/* The gradient that enters a branch behind its dropout: d itself where nothing is dropped. Adds the bias gradient. */
+/* The gradient that enters a branch behind its dropout: d itself where nothing is dropped, unless it is to be kept. Adds
+ * the bias gradient. */
 static struct tensor branch_backward(const struct block *b, const struct linear *l, const struct block_scratch *w,
-				     struct tensor d, struct dropout dropout)
+				     struct tensor d, struct dropout dropout, bool keep)
 {
-	bool dropped = dropout.rate > 0;
-	if (dropped || l->bias)
+	bool apart = dropout.rate > 0 || keep;
+	if (apart || l->bias)
 		op_residual_backward(b->env->dev, &(struct op_residual_backward){
-			.dx = dropped ? w->branch : (struct tensor){0}, .dbias = linear_dbias(l),
+			.dx = apart ? w->branch : (struct tensor){0}, .dbias = linear_dbias(l),
 			.dsum = d, .dropout = dropout,
 		});
-	return dropped ? w->branch : d;
+	return apart ? w->branch : d;
 }
 
-void block_backward(const struct block *b, const struct block_saved *s, const struct block_scratch *w, struct tensor d,
-		    const struct pass *pass)
+static void swap(struct tensor *a, struct tensor *b)
+{
+	struct tensor t = *a;
+	*a = *b;
+	*b = t;
+}
+
+static void weight_backward(const struct block *b, const struct block_saved *s)
+{
+	struct tensor none = {0};
+	linear_row_backward(&b->down, BACKWARD_WEIGHT, none, s->x1, s->g);
+	linear_column_backward(&b->up, BACKWARD_WEIGHT, none, s->pre, s->n2);
+	linear_row_backward(&b->out, BACKWARD_WEIGHT, none, s->x, rows(s->a));
+	linear_column_backward(&b->qkv, BACKWARD_WEIGHT, none, rows(s->qkv), s->n1);
+}
+
+void block_backward(const struct block *b, enum backward_parts parts, struct block_saved *s, struct block_scratch *w,
+		    struct tensor d, const struct pass *pass)
 {
 	const struct env *env = b->env;
 	const struct model_settings *m = env->model;
+	bool split = parts == BACKWARD_INPUT;
 
-	struct tensor dm = branch_backward(b, &b->down, w, d, env_dropout(env, pass, b->layer, DROPOUT_MLP_OUT));
-	linear_row_gelu_backward(&b->down, w->dpre, dm, s->g, s->pre);
-	linear_column_backward(&b->up, w->rows, w->dpre, s->n2);
+	if (parts == BACKWARD_WEIGHT) {
+		weight_backward(b, s);
+		return;
+	}
+	struct tensor dm = branch_backward(b, &b->down, w, d, env_dropout(env, pass, b->layer, DROPOUT_MLP_OUT), split);
+	linear_row_gelu_backward(&b->down, parts, w->dpre, dm, s->g, s->pre);
+	linear_column_backward(&b->up, parts, w->rows, w->dpre, s->n2);
 	norm_backward(&b->norm2, &s->norm2, w->dx1, w->rows, d, s->x1);
+	if (split) {
+		swap(&s->pre, &w->dpre);
+		swap(&s->x1, &w->branch);
+	}
 
 	struct tensor dout = branch_backward(b, &b->out, w, w->dx1,
-					     env_dropout(env, pass, b->layer, DROPOUT_ATTENTION_OUT));
-	linear_row_backward(&b->out, rows(w->da), dout, rows(s->a));
+					     env_dropout(env, pass, b->layer, DROPOUT_ATTENTION_OUT), split);
+	linear_row_backward(&b->out, parts, rows(w->da), dout, rows(s->a));
 	op_attention_backward(env->dev, &(struct op_attention_backward){
 		.dqkv = w->dqkv, .delta = w->delta, .dout = w->da, .out = s->a, .lse = s->lse, .qkv = s->qkv,
 		.sequence = m->sequence, .scale = 1.0 / sqrt((double)m->head_size),
 		.dropout = env_dropout(env, pass, b->layer, DROPOUT_ATTENTION),
 		.first_head = b->heads * env->tensor_rank,
 	});
-	linear_column_backward(&b->qkv, w->rows, rows(w->dqkv), s->n1);
+	linear_column_backward(&b->qkv, parts, w->rows, rows(w->dqkv), s->n1);
 	norm_backward(&b->norm1, &s->norm1, d, w->rows, w->dx1, s->x);
+	if (split) {
+		swap(&s->qkv, &w->dqkv);
+		swap(&s->x, &w->branch);
+	}
 }

@@ -32,6 +32,10 @@ struct env {
 /* Where a dropout mask sits: site = 8·layer + kind (rng.h). */
 enum dropout_kind { DROPOUT_EMBEDDING, DROPOUT_ATTENTION, DROPOUT_ATTENTION_OUT, DROPOUT_MLP_OUT };
 
+/* A backward has two parts: the gradient of the input, which others wait for, and those of the linears' weights and
+ * biases, which nobody waits for. Whatever else has a gradient belongs to the input part. */
+enum backward_parts { BACKWARD_INPUT = 1, BACKWARD_WEIGHT = 2, BACKWARD_BOTH = BACKWARD_INPUT | BACKWARD_WEIGHT };
+
 /* How a micro-batch is passed: its samples, and whether anything is dropped. */
 struct pass {
 	int64_t sample;  /* of its first sequence, counted from the first of the step */

@@ -80,7 +80,7 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 	if (g->first)
 		embedding_build(&g->embedding, &g->env, memory);
 	int64_t largest = build_chunks(g, o, memory);
-	block_build_scratch(&g->scratch, &g->chunks[0].blocks[0], memory);
+	block_build_scratch(&g->scratch, &g->chunks[0].blocks[0], memory, o->split);
 	if (g->last) {
 		head_build(&g->head, &g->env, memory, g->first ? g->embedding.token : NULL);
 		g->last_x = env_rows(&g->env, memory, MEMORY_SCRATCH, o->model->hidden);
@@ -161,14 +161,15 @@ void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor t
 		head_loss(&g->head, g->last_x, s->targets, totals, d, &s->pass);
 }
 
-void gpt_backward(const struct gpt *g, int slot, struct tensor d)
+void gpt_backward(struct gpt *g, int slot, enum backward_parts parts, struct tensor d)
 {
 	check(slot >= 0 && slot < g->slot_count);
 	const struct gpt_slot *s = &g->slots[slot];
 	const struct gpt_chunk *c = &g->chunks[s->chunk];
 	for (int64_t i = c->layers - 1; i >= 0; i--)
-		block_backward(&c->blocks[i], &s->blocks[i], &g->scratch, d, &s->pass);
-	if (c->first)
+		block_backward(&c->blocks[i], parts, &s->blocks[i], &g->scratch, d, &s->pass);
+	g->inputs[s->input] = s->blocks[0].x; /* split: another one's memory now */
+	if (c->first && parts & BACKWARD_INPUT)
 		embedding_backward(&g->embedding, d, s->tokens, s->order, &s->pass);
 }
 

@@ -64,33 +64,46 @@ static void weight_backward(const struct linear *l, struct tensor dy, struct ten
 	});
 }
 
-void linear_column_backward(const struct linear *l, struct tensor dx, struct tensor dy, struct tensor x)
+void linear_column_backward(const struct linear *l, enum backward_parts parts, struct tensor dx, struct tensor dy,
+			    struct tensor x)
 {
-	struct mark gathered;
-	struct tensor whole = env_gather_begin(l->env, x, &gathered);
-	op_gemm(l->env->dev, &(struct op_gemm){.out = env_partial(l->env, dx), .a = dy, .b = weight(l)});
-	struct mark sum = env_reduce_begin(l->env, dx);
-	env_wait(l->env, gathered);
-	weight_backward(l, dy, whole);
-	if (l->bias)
-		op_bias_backward(l->env->dev, &(struct op_bias_backward){.dbias = linear_dbias(l), .dout = dy});
-	env_wait(l->env, sum);
+	struct mark gathered = {0}, sum = {0};
+	struct tensor whole = {0};
+	if (parts & BACKWARD_WEIGHT)
+		whole = env_gather_begin(l->env, x, &gathered);
+	if (parts & BACKWARD_INPUT) {
+		op_gemm(l->env->dev, &(struct op_gemm){.out = env_partial(l->env, dx), .a = dy, .b = weight(l)});
+		sum = env_reduce_begin(l->env, dx);
+	}
+	if (parts & BACKWARD_WEIGHT) {
+		env_wait(l->env, gathered);
+		weight_backward(l, dy, whole);
+		if (l->bias)
+			op_bias_backward(l->env->dev, &(struct op_bias_backward){.dbias = linear_dbias(l), .dout = dy});
+	}
+	if (parts & BACKWARD_INPUT)
+		env_wait(l->env, sum);
 }
 
-void linear_row_backward(const struct linear *l, struct tensor dx, struct tensor dy, struct tensor x)
+void linear_row_backward(const struct linear *l, enum backward_parts parts, struct tensor dx, struct tensor dy,
+			 struct tensor x)
 {
 	struct tensor whole = env_gather(l->env, dy);
-	op_gemm(l->env->dev, &(struct op_gemm){.out = dx, .a = whole, .b = weight(l)});
-	weight_backward(l, whole, x);
+	if (parts & BACKWARD_INPUT)
+		op_gemm(l->env->dev, &(struct op_gemm){.out = dx, .a = whole, .b = weight(l)});
+	if (parts & BACKWARD_WEIGHT)
+		weight_backward(l, whole, x);
 }
 
-void linear_row_gelu_backward(const struct linear *l, struct tensor dpre, struct tensor dy, struct tensor x,
-			      struct tensor pre)
+void linear_row_gelu_backward(const struct linear *l, enum backward_parts parts, struct tensor dpre, struct tensor dy,
+			      struct tensor x, struct tensor pre)
 {
 	struct tensor whole = env_gather(l->env, dy);
-	op_gemm(l->env->dev, &(struct op_gemm){
-		.out = dpre, .a = whole, .b = weight(l),
-		.epilogue = GEMM_DGELU, .aux = pre, .gelu = l->env->model->activation,
-	});
-	weight_backward(l, whole, x);
+	if (parts & BACKWARD_INPUT)
+		op_gemm(l->env->dev, &(struct op_gemm){
+			.out = dpre, .a = whole, .b = weight(l),
+			.epilogue = GEMM_DGELU, .aux = pre, .gelu = l->env->model->activation,
+		});
+	if (parts & BACKWARD_WEIGHT)
+		weight_backward(l, whole, x);
 }

@@ -33,16 +33,20 @@ void linear_gelu_forward(const struct linear *l, struct tensor y, struct tensor 
 /* y [rows, out] = Σ over tensor ranks of x [N, in]·Wᵀ; the bias is not added. Waits: computing may read y. */
 void linear_row_forward(const struct linear *l, struct tensor y, struct tensor x);
 
-/* dx [rows, in] = Σ over tensor ranks of dy [N, out]·W; dW += dyᵀ·x, db += Σ dy. The weight gradient runs beside the
- * sum, and the input, where it is split, is gathered again beside the input gradient. */
-void linear_column_backward(const struct linear *l, struct tensor dx, struct tensor dy, struct tensor x);
+/* Input part: dx [rows, in] = Σ over tensor ranks of dy [N, out]·W. Weight part: dW += dyᵀ·x, db += Σ dy. Of both, the
+ * weight gradient runs beside the sum, and the input, where it is split, is gathered again beside the input gradient.
+ * Of one part alone, what the other one writes or reads may be left out (dx; x), here and below. */
+void linear_column_backward(const struct linear *l, enum backward_parts parts, struct tensor dx, struct tensor dy,
+			    struct tensor x);
 
-/* dx [N, in] = dy [rows, out]·W; dW += dyᵀ·x. The bias gradient belongs to the op that added the bias. */
-void linear_row_backward(const struct linear *l, struct tensor dx, struct tensor dy, struct tensor x);
+/* Input part: dx [N, in] = dy [rows, out]·W. Weight part: dW += dyᵀ·x. dy, where it is split, is gathered, once for both.
+ * The bias gradient belongs to the op that added the bias. */
+void linear_row_backward(const struct linear *l, enum backward_parts parts, struct tensor dx, struct tensor dy,
+			 struct tensor x);
 
 /* The same behind a GELU: x = gelu(pre), dpre = (dy·W) ∘ gelu′(pre). */
-void linear_row_gelu_backward(const struct linear *l, struct tensor dpre, struct tensor dy, struct tensor x,
-			      struct tensor pre);
+void linear_row_gelu_backward(const struct linear *l, enum backward_parts parts, struct tensor dpre, struct tensor dy,
+			      struct tensor x, struct tensor pre);
 
 /* The bias, or no tensor: for the op that adds it; and its gradient. */
 struct tensor linear_bias(const struct linear *l);

@@ -16,7 +16,7 @@ enum axis { AXIS_TENSOR, AXIS_CONTEXT, AXIS_DATA, AXIS_PIPELINE, AXES };
 enum sequence_choice { SEQUENCE_AUTO, SEQUENCE_ON, SEQUENCE_OFF };
 
 /* In which order a pipeline rank runs forwards and backwards (train/schedule.h). */
-enum pipeline_schedule { PIPELINE_1F1B, PIPELINE_INTERLEAVED };
+enum pipeline_schedule { PIPELINE_1F1B, PIPELINE_INTERLEAVED, PIPELINE_ZERO_BUBBLE };
 
 /* [parallel] of the settings. */
 struct parallel_settings {

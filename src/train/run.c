@@ -63,6 +63,7 @@ static enum schedule_kind schedule_of(enum pipeline_schedule s)
 {
 	static const enum schedule_kind kinds[] = {
 		[PIPELINE_1F1B] = SCHEDULE_1F1B, [PIPELINE_INTERLEAVED] = SCHEDULE_INTERLEAVED,
+		[PIPELINE_ZERO_BUBBLE] = SCHEDULE_ZERO_BUBBLE,
 	};
 	return kinds[s];
 }
@@ -89,6 +90,7 @@ static void build(struct run *r, struct device *dev)
 		.chunks = chunks, .layers_of = r->stage_layers, .batch = c->batch.micro,
 		.sequence = sequence_on(c, tensor),
 		.seed = (uint64_t)c->run.seed, .slots = r->step.train.slots, .inputs = r->step.train.inputs,
+		.split = r->step.split,
 	}, &r->memory);
 	step_build(&r->step, &r->gpt, &r->memory);
 	grad_build(&r->grad, &(struct grad_options){

@@ -20,6 +20,8 @@ void step_plan(struct step *s, const struct step_options *o)
 	schedule_make(&s->train, &(struct schedule_options){
 		.kind = o->schedule, .stages = o->stages, .stage = o->stage, .chunks = o->chunks, .micros = o->micros,
 	});
+	for (int i = 0; i < s->train.count; i++)
+		s->split |= s->train.actions[i].kind == ACTION_BACKWARD_INPUT;
 	s->ended = marks_for(&s->train);
 	check(s->train.outputs <= STEP_BUFFERS && s->train.gradients <= STEP_BUFFERS);
 }
@@ -91,6 +93,11 @@ static void load(struct step *s, const struct action *a, const struct job *job)
 	batch_load(&s->batch, job->feed, job->sample + offset, a->slot);
 }
 
+static enum backward_parts parts_of(enum action_kind kind)
+{
+	return kind == ACTION_BACKWARD_INPUT ? BACKWARD_INPUT : kind == ACTION_BACKWARD_WEIGHT ? BACKWARD_WEIGHT : BACKWARD_BOTH;
+}
+
 static void carry_out(struct step *s, const struct schedule *list, struct mark *ended, const struct job *job)
 {
 	struct gpt *g = s->gpt;
@@ -111,7 +118,7 @@ static void carry_out(struct step *s, const struct schedule *list, struct mark *
 		if (a->kind == ACTION_FORWARD)
 			gpt_forward(g, a->slot, named(s->y, a->output), job->totals, named(s->d, a->gradient));
 		else
-			gpt_backward(g, a->slot, named(s->d, a->gradient));
+			gpt_backward(g, a->slot, parts_of(a->kind), named(s->d, a->gradient));
 	}
 	log_phase(NULL);
 }

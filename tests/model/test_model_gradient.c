@@ -14,7 +14,7 @@
 #include "model/gpt.h"
 #include "train/batch.h"
 
-enum { B = 2, PROBES = 5 };
+enum { B = 2, PROBES = 5, SLOTS = 2 };
 
 struct rig {
 	struct device *dev;
@@ -31,7 +31,8 @@ static void build(struct rig *r, struct device *dev, struct memory *memory)
 	param_table_init(&r->params, &r->settings, F64, 1, 0);
 	struct gpt_options o = {
 		.model = &r->settings, .params = &r->params, .dev = dev, .tensor_size = 1,
-		.stages = 1, .chunks = 1, .layers_of = &r->settings.layers, .batch = B, .seed = 7, .slots = 1, .inputs = 1,
+		.stages = 1, .chunks = 1, .layers_of = &r->settings.layers, .batch = B, .seed = 7, .slots = SLOTS,
+		.inputs = SLOTS, .split = true,
 	};
 	gpt_build(&r->gpt, &o, memory);
 	r->d = env_rows(&r->gpt.env, memory, MEMORY_COMMUNICATION, r->settings.hidden);
@@ -68,17 +69,25 @@ static void put_together(struct rig *r, struct model_settings settings)
 			w[j] = p->fill + 0.3 * four[0];
 		}
 	}
-	struct gpt_slot *s = &r->gpt.slots[0];
-	int32_t *tokens = s->tokens.data, *targets = s->targets.data, *order = s->order.data;
-	int32_t room[64];
-	int64_t n = r->gpt.env.tokens;
-	for (int64_t i = 0; i < n; i++) {
-		struct philox w = philox(9, (struct philox){{(uint32_t)i, 0, 0, 0}});
-		tokens[i] = (int32_t)(w.word[0] % (uint32_t)settings.vocab);
-		targets[i] = w.word[2] % 5 == 0 ? -1 : (int32_t)(w.word[1] % (uint32_t)settings.vocab);
+	for (int slot = 0; slot < SLOTS; slot++) {
+		struct gpt_slot *s = &r->gpt.slots[slot];
+		int32_t *tokens = s->tokens.data, *targets = s->targets.data, *order = s->order.data;
+		int32_t room[64];
+		int64_t n = r->gpt.env.tokens;
+		for (int64_t i = 0; i < n; i++) {
+			struct philox w = philox(9, (struct philox){{(uint32_t)i, (uint32_t)slot, 0, 0}});
+			tokens[i] = (int32_t)(w.word[0] % (uint32_t)settings.vocab);
+			targets[i] = w.word[2] % 5 == 0 ? -1 : (int32_t)(w.word[1] % (uint32_t)settings.vocab);
+		}
+		batch_sort(order, tokens, n, room);
+		s->pass = (struct pass){.sample = 4 + slot, .training = true};
 	}
-	batch_sort(order, tokens, n, room);
-	s->pass = (struct pass){.sample = 4, .training = true};
+}
+
+static void zero_gradients(struct rig *r)
+{
+	dev_zero(r->dev, Q_COMPUTE, memory_whole(&r->memory, MEMORY_GRADIENTS, F64));
+	dev_zero(r->dev, Q_COMPUTE, memory_whole(&r->memory, MEMORY_WHOLE_GRADIENTS, F64));
 }
 
 static double loss(struct rig *r)
@@ -91,10 +100,9 @@ static double loss(struct rig *r)
 /* Backward starts with loss_scale/T a token, so the gradient of Σ losses is what came out times T/loss_scale. */
 static void compare(struct rig *r)
 {
-	dev_zero(r->dev, Q_COMPUTE, memory_whole(&r->memory, MEMORY_GRADIENTS, F64));
-	dev_zero(r->dev, Q_COMPUTE, memory_whole(&r->memory, MEMORY_WHOLE_GRADIENTS, F64));
+	zero_gradients(r);
 	loss(r);
-	gpt_backward(&r->gpt, 0, r->d);
+	gpt_backward(&r->gpt, 0, BACKWARD_BOTH, r->d);
 	/* The head's gradients are formed in forward: every probe adds to them, so all are kept first. */
 	double **all = calloc((size_t)r->params.count, sizeof *all);
 	assert_non_null(all);
@@ -126,6 +134,43 @@ static void compare(struct rig *r)
 		free(kept);
 	}
 	free(all);
+	take_apart(r);
+	memory_close(&r->memory);
+	dev_close(r->dev);
+}
+
+/* Two micro-batches whose weight parts come behind both input parts, twice over the same slots, give the bits of whole
+ * backwards. */
+static void compare_split(struct rig *r)
+{
+	void *d = malloc(tensor_bytes(r->d)), *grads[2];
+	assert_non_null(d);
+	for (int i = 0; i < 2; i++) {
+		grads[i] = malloc(tensor_bytes(memory_whole(&r->memory, i ? MEMORY_WHOLE_GRADIENTS : MEMORY_GRADIENTS, F64)));
+		assert_non_null(grads[i]);
+	}
+	for (int round = 0; round < 3; round++) {
+		zero_gradients(r);
+		for (int slot = 0; slot < SLOTS; slot++) {
+			gpt_place(&r->gpt, slot, 0, (slot + round) % SLOTS, &(struct pass){.sample = 4 + slot, .training = true});
+			gpt_forward(&r->gpt, slot, (struct tensor){0}, r->totals, r->d);
+			gpt_backward(&r->gpt, slot, round ? BACKWARD_INPUT : BACKWARD_BOTH, r->d);
+		}
+		if (round)
+			assert_memory_equal(r->d.data, d, tensor_bytes(r->d));
+		memcpy(d, r->d.data, tensor_bytes(r->d));
+		for (int slot = 0; round && slot < SLOTS; slot++)
+			gpt_backward(&r->gpt, slot, BACKWARD_WEIGHT, (struct tensor){0});
+		for (int i = 0; i < 2; i++) {
+			struct tensor all = memory_whole(&r->memory, i ? MEMORY_WHOLE_GRADIENTS : MEMORY_GRADIENTS, F64);
+			if (round)
+				assert_memory_equal(grads[i], all.data, tensor_bytes(all));
+			memcpy(grads[i], all.data, tensor_bytes(all));
+		}
+	}
+	for (int i = 0; i < 2; i++)
+		free(grads[i]);
+	free(d);
 	take_apart(r);
 	memory_close(&r->memory);
 	dev_close(r->dev);
@@ -167,12 +212,31 @@ static void test_grouped_rms_no_bias(void **state)
 	compare(&r);
 }
 
+static void test_split(void **state)
+{
+	struct rig r;
+	struct model_settings m = plain_settings;
+	put_together(&r, m);
+	compare_split(&r);
+	m.dropout = 0.2;
+	m.attention_dropout = 0.3;
+	m.tied = false;
+	put_together(&r, m);
+	compare_split(&r);
+	m.dropout = m.attention_dropout = 0;
+	m.kv_heads = 2;
+	m.bias = m.qkv_bias = false;
+	put_together(&r, m);
+	compare_split(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gpt2),
 		cmocka_unit_test(test_dropout_untied),
 		cmocka_unit_test(test_grouped_rms_no_bias),
+		cmocka_unit_test(test_split),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

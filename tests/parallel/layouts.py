@@ -32,6 +32,8 @@ def settings(r, vocab, **more):
 SCHEDULES = [
     ("interleaved", 1, 1, 2, 1, None), ("interleaved", 1, 1, 2, 3, None), ("interleaved", 1, 1, 2, 2, "1,3,1,1"),
     ("interleaved", 1, 1, 3, 2, None), ("interleaved", 2, 1, 2, 2, None), ("interleaved", 1, 2, 2, 2, None),
+    ("zero-bubble", 1, 1, 2, 1, None), ("zero-bubble", 1, 1, 4, 1, "1,2,1,2"), ("zero-bubble", 2, 1, 2, 1, None),
+    ("zero-bubble", 1, 2, 2, 1, None),
 ]
 
 

@@ -153,14 +153,16 @@ static void expect_count(const char *what, int64_t got, int64_t want)
 /* Calls and bytes on the tensor axis. Without sequence parallelism two all-reduces a layer each way, one for the
  * embedding, one for the head's input gradient; a gather of the loss statistics a block of logits. With it 2 gathers and 2
  * reduce-scatters a layer forward, 4 and 2 backward, a reduce-scatter for the embedding and a gather for its gradient, a
- * gather and a reduce-scatter for the head; and one all-reduce a step of the gradients of whole parameters. */
+ * gather and a reduce-scatter for the head; and one all-reduce a step of the gradients of whole parameters. A split backward
+ * gathers the output gradients of the two row-parallel linears once more. */
 static void count_tensor(const struct run *run, const struct comm_count *before, const struct comm_count *after)
 {
 	const struct env *env = &run->gpt.env;
 	int64_t micros = run->micros, bytes = env->tokens * env->model->hidden * 2; /* FP16 */
 	int64_t first = run->gpt.first, last = run->gpt.last, layers = run->gpt.layers; /* of all chunks */
 	int64_t all_reduces = env->sequence ? 1 : micros * (4 * layers + first + last);
-	int64_t gathers = (env->sequence ? micros * (6 * layers + first + last) : 0) + micros * last;
+	int64_t twice = run->config->parallel.schedule == PIPELINE_ZERO_BUBBLE && run->step.stage > 0 ? 2 : 0;
+	int64_t gathers = (env->sequence ? micros * ((6 + twice) * layers + first + last) : 0) + micros * last;
 	int64_t scatters = env->sequence ? micros * (4 * layers + first + last) : 0;
 	int64_t calls[COMM_CALLS], moved[COMM_CALLS];
 	for (int i = 0; i < COMM_CALLS; i++) {
@@ -187,8 +189,14 @@ static int64_t least(int64_t a, int64_t b)
 static int64_t slots(const struct run *run)
 {
 	int64_t P = run->step.stages, p = run->step.stage, m = run->micros, v = run->config->parallel.chunks;
-	if (run->config->parallel.schedule == PIPELINE_INTERLEAVED)
+	switch (run->config->parallel.schedule) {
+	case PIPELINE_INTERLEAVED:
 		return (v - 1) * least(P, m) + least(2 * (P - 1 - p) + 1, m);
+	case PIPELINE_ZERO_BUBBLE: /* what 1F1B keeps on rank 0 */
+		return least(P, m);
+	case PIPELINE_1F1B:
+		break;
+	}
 	return least(P - p, m);
 }
 
@@ -198,7 +206,7 @@ static int64_t bytes(int64_t elements, int64_t size)
 	return (elements * size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
 }
 
-/* A slot holds as many blocks as the largest chunk has, each x, n1, x1, n2 (rows that are here), qkv, a, pre and g in
+/* A slot, also one that waits for its weight part, holds as many blocks as the largest chunk has, each x, n1, x1, n2 (rows that are here), qkv, a, pre and g in
  * FP16, and the statistics of norms and softmax; token ids at the ends of the model. */
 static int64_t activations(const struct run *run)
 {

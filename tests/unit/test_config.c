@@ -198,7 +198,7 @@ static void test_wrong(void **state)
 		{"[model]\nposition = rope\n", NULL, "unknown key 'position' in [model]"},
 		{"[parallel]\nclip = 1\n", NULL, "unknown key 'clip' in [parallel]; it belongs to [optimizer]"},
 		{"", "parallel.chunks=0", "--set: parallel.chunks = 0: must be from 1 to 65536"},
-		{"", "parallel.schedule=gpipe", "--set: parallel.schedule = gpipe: must be "},
+		{"", "parallel.schedule=gpipe", "--set: parallel.schedule = gpipe: must be 1f1b, interleaved or zero-bubble"},
 		{"", "run.stpes=1", "--set: unknown key 'stpes' in [run]; did you mean 'steps'?"},
 		{"", "runn.steps=1", "--set: unknown section [runn]; did you mean [run]?"},
 		{"", "run.steps=x", "--set: run.steps = x: must be a whole number"},
@@ -276,6 +276,8 @@ static void test_check(void **state)
 		 "parallel.chunks = 2 with parallel.pipeline = 1: chunks take turns over the ranks of a pipeline, and here is one: "
 		 "parallel.chunks = 1 would be right"},
 		{WHOLE "[parallel]\npipeline = 2\n", "parallel.chunks=2", "parallel.chunks = 2 needs parallel.schedule = interleaved"},
+		{WHOLE "[parallel]\npipeline = 2\nschedule = zero-bubble\n", "parallel.chunks=2",
+		 "parallel.chunks = 2 needs parallel.schedule = interleaved"},
 		{WHOLE PIPELINE, "parallel.chunks=4", "parallel.chunks = 4 on parallel.pipeline = 2 ranks with model.layers = 6 "
 						      "leaves a chunk without a layer: use at most 3 chunks"},
 		{WHOLE PIPELINE, "parallel.chunks=65536", "use at most 3 chunks"},
