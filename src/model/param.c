@@ -20,10 +20,9 @@ static struct param *entry(struct param_table *t, int64_t layer, const char *nam
 {
 	struct param *p = &t->params[t->count++];
 	*p = (struct param){.layer = layer, .split = PARAM_WHOLE, .shape = {1, 1, 1, 1}};
-	if (layer >= 0)
-		snprintf(p->name, sizeof p->name, "layers.%lld.%s", (long long)layer, name);
-	else
-		snprintf(p->name, sizeof p->name, "%s", name);
+	int n = layer >= 0 ? snprintf(p->name, sizeof p->name, "layers.%lld.%s", (long long)layer, name)
+			   : snprintf(p->name, sizeof p->name, "%s", name);
+	check(n < (int)sizeof p->name);
 	return p;
 }
 

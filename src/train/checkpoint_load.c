@@ -31,6 +31,7 @@ static bool slabs(const struct box *part, const struct box *whole, int d, int64_
 {
 	int64_t row = size; /* bytes of one index of dimension d */
 	bool all = true;
+	check(d < TENSOR_DIMS && d < whole->dims && whole->dims <= TENSOR_DIMS);
 	for (int i = d + 1; i < whole->dims; i++) {
 		row *= whole->end[i] - whole->begin[i];
 		all = all && part->begin[i] == whole->begin[i] && part->end[i] == whole->end[i];
@@ -41,10 +42,10 @@ static bool slabs(const struct box *part, const struct box *whole, int d, int64_
 		struct box inside = *part;
 		inside.begin[d] = at;
 		inside.end[d] = at + step < part->end[d] ? at + step : part->end[d];
-		struct box range = inside;
-		for (int i = d + 1; i < whole->dims; i++) {
-			range.begin[i] = whole->begin[i];
-			range.end[i] = whole->end[i];
+		struct box range = *whole;
+		for (int i = 0; i <= d; i++) {
+			range.begin[i] = inside.begin[i];
+			range.end[i] = inside.end[i];
 		}
 		if (together ? !f(context, &inside, &range, e) : !slabs(&inside, whole, d + 1, size, f, context, e))
 			return false;

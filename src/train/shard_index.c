@@ -156,7 +156,7 @@ bool shard_index_check(const struct shard_index *x, int64_t begin, int64_t count
 		else
 			beyond = middle;
 	}
-	int64_t end;
+	int64_t end = 0;
 	do {
 		if (!check_sequence(x, i++, &end, e))
 			return false;

@@ -97,13 +97,11 @@ static void fill_sum(struct tensor t, int salt, int ranks)
 		}
 		volatile float sum = 0;
 		for (int r = 0; r < ranks; r++) {
-			uint16_t half;
 			float one = (float)value(salt, r, i);
-			put(&half, t.dtype == F32 ? F16 : t.dtype, 0, value(salt, r, i));
 			if (t.dtype == F16)
-				one = float_from_fp16(half);
+				one = float_from_fp16(fp16_from_float(one));
 			else if (t.dtype == BF16)
-				one = float_from_bf16(half);
+				one = float_from_bf16(bf16_from_float(one));
 			sum = r ? sum + one : one;
 		}
 		put(t.data, t.dtype, i, (double)sum);

@@ -31,8 +31,8 @@ static void refused(const char *name, enum shard_format format, const char *part
 /* Ids count up from `first`; `documents` of 5 tokens each. */
 static void pair(const char *prefix, int64_t first, int documents)
 {
-	int64_t ids[200], begins[41];
-	int32_t lengths[40];
+	int64_t ids[200] = {0}, begins[41] = {0};
+	int32_t lengths[40] = {0};
 	for (int i = 0; i < 5 * documents; i++)
 		ids[i] = first + i;
 	for (int i = 0; i <= documents; i++)
