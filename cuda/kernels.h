@@ -1,0 +1,60 @@
+/* kernels.h: the kernels as plain C sees them: one function an op of the book, which queues its kernels on a stream.
+ *
+ * Definitions are those of dev/ops.h; types F16, BF16 and F32 (sums in F32, never F64 or TF32 products). Each kernel
+ * passes over its memory once, in 16-byte loads where rows allow it (row length a multiple of 16 bytes, pointers
+ * aligned to 16; else it goes element by element), adds in an order that the shapes fix, and uses no atomics: same
+ * inputs, same bits. Nothing is allocated. A launch that fails ends the run through die().
+ *
+ * gemm is not here: cuBLASLt computes it, with the GELU helpers below where its own epilogues cannot.
+ * Used by the CUDA backend and by the tests that run kernels on the emulator. */
+#ifndef MTRAIN_CUDA_KERNELS_H
+#define MTRAIN_CUDA_KERNELS_H
+
+#ifdef __cplusplus
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#define _Noreturn [[noreturn]]
+#endif
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "dev/ops.h"
+
+/* Where an op runs: its stream, room for partial sums, and the step's scalars, both in device memory. */
+struct kernel_place {
+	cudaStream_t stream;
+	void *workspace; /* kernel_workspace bytes, aligned to 256 */
+	struct scalars *scalars;
+};
+
+/* Bytes of workspace that every op below manages with, for calls within the limits. */
+size_t kernel_workspace(const struct dev_limits *limits);
+
+#define KERNELS(X)                                                                                          \
+	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
+	X(residual_forward) X(norm_backward) X(residual_backward) X(bias_backward) X(attention_forward)     \
+	X(attention_backward) X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add)           \
+	X(convert) X(square_sums) X(step_verdict) X(adamw)
+#define KERNEL_DECLARE(name) void kernel_##name(const struct kernel_place *k, const struct op_##name *a);
+KERNELS(KERNEL_DECLARE)
+#undef KERNEL_DECLARE
+
+/* aux = x + bias as rounded to T (no bias, and aux the same memory as x: it stays), out = gelu(aux). */
+void kernel_gelu_forward(const struct kernel_place *k, struct tensor out, struct tensor aux, struct tensor x,
+			 struct tensor bias, enum gelu_kind kind);
+
+/* dx = dx·gelu'(aux), in place. */
+void kernel_gelu_backward(const struct kernel_place *k, struct tensor dx, struct tensor aux, enum gelu_kind kind);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
