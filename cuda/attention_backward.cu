@@ -1,0 +1,259 @@
+/* Flash attention, backward, in two passes that rebuild the scores from lse: one over blocks of keys for dk and dv,
+ * with the products transposed (keys are the rows), so that p and ds go from one product into the next in registers;
+ * one over blocks of queries for dq. Seven products in place of five, but no atomics, no FP32 copy of dq and no order
+ * that depends on timing. */
+#include "tile.h"
+
+/* Tiles of 16 rows a warp, and columns a step: what the registers leave room for. */
+template <int D> constexpr int KEY_TILES = D <= 64 ? 2 : 1;
+template <int D> constexpr int KEYS = TILE_WARPS * 16 * KEY_TILES<D>;
+template <int D> constexpr int PART = D <= 64 ? 16 : 32; /* of a step of the pass over keys, at a time */
+enum { STEP = 32, QUERY_TILES = 2, QUERIES = TILE_WARPS * 16 * QUERY_TILES };
+
+template <int D> constexpr size_t DKV_SHARED = (2 * KEYS<D> + 4 * STEP) * STRIDE<D> * 2 + 4 * STEP * sizeof(float);
+template <int D> constexpr size_t DQ_SHARED = (2 * QUERIES + 4 * STEP) * STRIDE<D> * 2;
+
+template <typename T> struct backward_args {
+	T *dqkv;
+	const T *dout, *qkv;
+	const float *lse, *delta;
+};
+
+/* lse and delta of STEP queries into shared memory; past the sequence what makes p zero. */
+__device__ inline void load_rows(float *lse, float *delta, const float *lse_from, const float *delta_from, int first,
+				 int T)
+{
+	int i = (int)threadIdx.x;
+	if (i >= STEP)
+		return;
+	bool there = first + i < T;
+	lse[i] = there ? lse_from[first + i] * LOG2_E : INFINITY;
+	delta[i] = there ? delta_from[first + i] : 0.0f;
+}
+
+template <typename T, int D>
+__global__ void __launch_bounds__(TILE_THREADS) attention_dkv_kernel(const backward_args<T> a, const attention_shape s)
+{
+	constexpr int M = KEY_TILES<D>, N = PART<D> / 8, CHUNK = STEP * STRIDE<D>;
+	shared_dynamic(T, keys);
+	T *values = keys + KEYS<D> * STRIDE<D>, *queries = values + KEYS<D> * STRIDE<D>, *douts = queries + 2 * CHUNK;
+	float *lse = reinterpret_cast<float *>(douts + 2 * CHUNK), *delta = lse + 2 * STEP;
+	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, own = warp * 16 * M;
+	int first = (int)blockIdx.x * KEYS<D>, b = (int)blockIdx.y / s.KV, g = (int)blockIdx.y % s.KV;
+	int steps = (s.T - first + STEP - 1) / STEP, all = steps * s.G;
+	float slope = s.scale * LOG2_E;
+	head_place p = place_head(s, b, g * s.G);
+
+	float dk[M][D / 8][4], dv[M][D / 8][4];
+#pragma unroll
+	for (int m = 0; m < M; m++)
+#pragma unroll
+		for (int n = 0; n < D / 8; n++)
+#pragma unroll
+			for (int r = 0; r < 4; r++)
+				dk[m][n][r] = dv[m][n][r] = 0;
+
+	tile_load<T, D, KEYS<D>>(keys, a.qkv + p.key, p.token, first, s.T);
+	tile_load<T, D, KEYS<D>>(values, a.qkv + p.value, p.token, first, s.T);
+	tile_load<T, D, STEP>(queries, a.qkv + p.query, p.token, first, s.T);
+	tile_load<T, D, STEP>(douts, a.dout + p.out, p.out_token, first, s.T);
+	copy_commit();
+	load_rows(lse, delta, a.lse + p.row, a.delta + p.row, first, s.T);
+	for (int i = 0; i < all; i++) { /* heads of the group, each over its queries */
+		copy_wait<0>();
+		__syncthreads();
+		const T *q = queries + i % 2 * CHUNK, *o = douts + i % 2 * CHUNK;
+		const float *l = lse + i % 2 * STEP, *dl = delta + i % 2 * STEP;
+		p = place_head(s, b, g * s.G + i / steps);
+		if (i + 1 < all) {
+			head_place next = place_head(s, b, g * s.G + (i + 1) / steps);
+			int t = first + (i + 1) % steps * STEP;
+			int at = (i + 1) % 2;
+			tile_load<T, D, STEP>(queries + at * CHUNK, a.qkv + next.query, next.token, t, s.T);
+			tile_load<T, D, STEP>(douts + at * CHUNK, a.dout + next.out, next.out_token, t, s.T);
+			copy_commit();
+			load_rows(lse + at * STEP, delta + at * STEP, a.lse + next.row, a.delta + next.row, t, s.T);
+		}
+		int t0 = first + i % steps * STEP, u0 = first + own;
+		if (t0 + STEP - 1 < u0)
+			continue; /* all queries of the step come before this warp's keys */
+
+#pragma unroll 1
+		for (int part = 0; part < STEP; part += PART<D>) {
+			float c[M][N][4], dp[M][N][4]; /* scores, then p', then ds; and what comes back through v */
+#pragma unroll
+			for (int m = 0; m < M; m++)
+#pragma unroll
+				for (int n = 0; n < N; n++)
+#pragma unroll
+					for (int r = 0; r < 4; r++)
+						c[m][n][r] = dp[m][n][r] = 0;
+#pragma unroll
+			for (int d = 0; d < D; d += 16) {
+				add_scores<T, D, M, N>(c, keys, own, q, part, d);
+				add_scores<T, D, M, N>(dp, values, own, o, part, d);
+			}
+#pragma unroll
+			for (int m = 0; m < M; m++)
+#pragma unroll
+				for (int n = 0; n < N; n++) {
+					int column = part + 8 * n + lane % 4 * 2;
+					int u = u0 + 16 * m + lane / 4;
+					uint32_t kept = s.dropout.on ? kept_bits_transposed(s, p, t0 + column, u) : 15u;
+#pragma unroll
+					for (int r = 0; r < 4; r++) {
+						int t = column + r % 2;
+						float x = exp2_fast(c[m][n][r] * slope - l[t]);
+						x = u + r / 2 * 8 > t0 + t ? 0.0f : x;
+						float factor = kept >> r & 1 ? 1.0f : 0.0f;
+						dp[m][n][r] = x * (dp[m][n][r] * (factor * s.dropout.scale) - dl[t]);
+						c[m][n][r] = x * factor;
+					}
+				}
+#pragma unroll
+			for (int n = 0; n < N; n += 2) { /* 16 queries */
+				uint32_t pa[M][4], sa[M][4];
+#pragma unroll
+				for (int m = 0; m < M; m++) {
+					a_from_c<T>(pa[m], c[m][n], c[m][n + 1]);
+					a_from_c<T>(sa[m], dp[m][n], dp[m][n + 1]);
+				}
+#pragma unroll
+				for (int d = 0; d < D / 8; d += 2) {
+					uint32_t ob[4], qb[4];
+					tile_b<T, D>(ob, o, part + n * 8, d * 8);
+					tile_b<T, D>(qb, q, part + n * 8, d * 8);
+#pragma unroll
+					for (int m = 0; m < M; m++) {
+						mma<T>(dv[m][d], pa[m], ob[0], ob[1]);
+						mma<T>(dv[m][d + 1], pa[m], ob[2], ob[3]);
+						mma<T>(dk[m][d], sa[m], qb[0], qb[1]);
+						mma<T>(dk[m][d + 1], sa[m], qb[2], qb[3]);
+					}
+				}
+			}
+		}
+	}
+#pragma unroll
+	for (int m = 0; m < M; m++) {
+		int row = own + 16 * m;
+		tile_store<T, D>(a.dqkv + p.key, p.token, first + row, s.T, keys, row, dk[m], s.scale, s.scale);
+		tile_store<T, D>(a.dqkv + p.value, p.token, first + row, s.T, values, row, dv[m], s.dropout.scale,
+				 s.dropout.scale);
+	}
+}
+
+template <typename T, int D>
+__global__ void __launch_bounds__(TILE_THREADS) attention_dq_kernel(const backward_args<T> a, const attention_shape s)
+{
+	constexpr int M = QUERY_TILES, N = STEP / 8, CHUNK = STEP * STRIDE<D>;
+	shared_dynamic(T, queries);
+	T *douts = queries + QUERIES * STRIDE<D>, *keys = douts + QUERIES * STRIDE<D>, *values = keys + 2 * CHUNK;
+	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, own = warp * 16 * M;
+	int first = (int)(gridDim.x - 1 - blockIdx.x) * QUERIES;
+	int head = (int)blockIdx.y;
+	head_place p = place_head(s, head / s.H, head % s.H);
+	int last = first + QUERIES < s.T ? first + QUERIES : s.T;
+	int steps = (last + STEP - 1) / STEP;
+	float slope = s.scale * LOG2_E, lse[M][2], delta[M][2], dq[M][D / 8][4];
+#pragma unroll
+	for (int m = 0; m < M; m++) {
+#pragma unroll
+		for (int n = 0; n < D / 8; n++)
+			dq[m][n][0] = dq[m][n][1] = dq[m][n][2] = dq[m][n][3] = 0;
+#pragma unroll
+		for (int half = 0; half < 2; half++) {
+			int t = first + own + 16 * m + 8 * half + lane / 4;
+			lse[m][half] = t < s.T ? a.lse[p.row + t] * LOG2_E : INFINITY;
+			delta[m][half] = t < s.T ? a.delta[p.row + t] : 0.0f;
+		}
+	}
+	const T *key_from = a.qkv + p.key, *value_from = key_from + D;
+	tile_load<T, D, QUERIES>(queries, a.qkv + p.query, p.token, first, s.T);
+	tile_load<T, D, QUERIES>(douts, a.dout + p.out, p.out_token, first, s.T);
+	tile_load<T, D, STEP>(keys, key_from, p.token, 0, s.T);
+	tile_load<T, D, STEP>(values, value_from, p.token, 0, s.T);
+	copy_commit();
+	for (int step = 0; step < steps; step++) {
+		copy_wait<0>();
+		__syncthreads();
+		const T *k = keys + step % 2 * CHUNK, *v = values + step % 2 * CHUNK;
+		if (step + 1 < steps) {
+			int at = (step + 1) % 2;
+			tile_load<T, D, STEP>(keys + at * CHUNK, key_from, p.token, (step + 1) * STEP, s.T);
+			tile_load<T, D, STEP>(values + at * CHUNK, value_from, p.token, (step + 1) * STEP, s.T);
+			copy_commit();
+		}
+		int u0 = step * STEP, t0 = first + own;
+		if (u0 > t0 + 16 * M - 1)
+			continue;
+
+		float c[M][N][4], dp[M][N][4];
+#pragma unroll
+		for (int m = 0; m < M; m++)
+#pragma unroll
+			for (int n = 0; n < N; n++)
+#pragma unroll
+				for (int r = 0; r < 4; r++)
+					c[m][n][r] = dp[m][n][r] = 0;
+#pragma unroll
+		for (int d = 0; d < D; d += 16) {
+			add_scores<T, D, M, N>(c, queries, own, k, 0, d);
+			add_scores<T, D, M, N>(dp, douts, own, v, 0, d);
+		}
+#pragma unroll
+		for (int m = 0; m < M; m++)
+#pragma unroll
+			for (int n = 0; n < N; n++) {
+				int t = t0 + 16 * m + lane / 4, u = u0 + 8 * n + lane % 4 * 2;
+				uint32_t kept = s.dropout.on ? kept_bits(s, p, t, u) : 15u;
+#pragma unroll
+				for (int r = 0; r < 4; r++) {
+					float x = exp2_fast(c[m][n][r] * slope - lse[m][r / 2]);
+					x = u + r % 2 > t + r / 2 * 8 ? 0.0f : x;
+					float factor = kept >> r & 1 ? s.dropout.scale : 0.0f;
+					c[m][n][r] = x * (dp[m][n][r] * factor - delta[m][r / 2]);
+				}
+			}
+#pragma unroll
+		for (int n = 0; n < N; n += 2) {
+			uint32_t sa[M][4];
+#pragma unroll
+			for (int m = 0; m < M; m++)
+				a_from_c<T>(sa[m], c[m][n], c[m][n + 1]);
+#pragma unroll
+			for (int d = 0; d < D / 8; d += 2) {
+				uint32_t kb[4];
+				tile_b<T, D>(kb, k, n * 8, d * 8);
+#pragma unroll
+				for (int m = 0; m < M; m++) {
+					mma<T>(dq[m][d], sa[m], kb[0], kb[1]);
+					mma<T>(dq[m][d + 1], sa[m], kb[2], kb[3]);
+				}
+			}
+		}
+	}
+	head = forget(head);
+	p = place_head(s, head / s.H, head % s.H);
+#pragma unroll
+	for (int m = 0; m < M; m++)
+		tile_store<T, D>(a.dqkv + p.query, p.token, first + own + 16 * m, s.T, queries, own + 16 * m, dq[m], s.scale,
+				 s.scale);
+}
+
+template <typename T, int D>
+static void backward(const struct kernel_place *k, const struct op_attention_backward *a, const attention_shape &s)
+{
+	backward_args<T> b = {static_cast<T *>(a->dqkv.data), static_cast<const T *>(a->dout.data),
+			      static_cast<const T *>(a->qkv.data), static_cast<const float *>(a->lse.data),
+			      static_cast<const float *>(a->delta.data)};
+	dim3 key_blocks((unsigned)divide_up(s.T, KEYS<D>), (unsigned)(s.batch * s.KV));
+	dim3 query_blocks((unsigned)divide_up(s.T, QUERIES), (unsigned)(s.batch * s.H));
+	LAUNCH((attention_dkv_kernel<T, D>), key_blocks, TILE_THREADS, DKV_SHARED<D>, k->stream, b, s);
+	LAUNCH((attention_dq_kernel<T, D>), query_blocks, TILE_THREADS, DQ_SHARED<D>, k->stream, b, s);
+}
+
+void attention_backward_tensor(const struct kernel_place *k, const struct op_attention_backward *a, const attention_shape &s)
+{
+	WITH_HEAD(a->qkv.dtype, s.D, backward<T, D>(k, a, s));
+}

@@ -1,0 +1,205 @@
+#include "vector.h"
+
+enum { THREADS = 256, EACH = 8 };
+
+/* EACH elements of any type: one or two pieces. */
+template <typename T> __device__ inline void load_each(float (&v)[EACH], const T *p, int64_t count, bool whole)
+{
+	constexpr int W = WIDTH<T>;
+#pragma unroll
+	for (int i = 0; i < EACH; i += W) {
+		float part[W];
+		load(part, p + i, count - i, whole);
+#pragma unroll
+		for (int j = 0; j < W; j++)
+			v[i + j] = part[j];
+	}
+}
+
+template <typename T> __device__ inline void store_each(T *p, const float (&v)[EACH], int64_t count, bool whole)
+{
+	constexpr int W = WIDTH<T>;
+#pragma unroll
+	for (int i = 0; i < EACH; i += W) {
+		float part[W];
+#pragma unroll
+		for (int j = 0; j < W; j++)
+			part[j] = v[i + j];
+		store(p + i, part, count - i, whole);
+	}
+}
+
+static unsigned blocks(int64_t count)
+{
+	return (unsigned)divide_up(count, THREADS * EACH);
+}
+
+static bool aligned(std::initializer_list<const void *> pointers)
+{
+	return rows_are_whole<float>(0, pointers);
+}
+
+template <typename T> __global__ void __launch_bounds__(THREADS) add_kernel(T *y, const T *x, int64_t count, bool aligned)
+{
+	int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH, left = count - i;
+	if (left <= 0)
+		return;
+	bool whole = aligned && left >= EACH;
+	float a[EACH], b[EACH];
+	load_each(a, x + i, left, whole);
+	load_each(b, y + i, left, whole);
+#pragma unroll
+	for (int j = 0; j < EACH; j++)
+		b[j] += a[j];
+	store_each(y + i, b, left, whole);
+}
+
+void kernel_add(const struct kernel_place *k, const struct op_add *a)
+{
+	int64_t count = tensor_count(a->y);
+	WITH_TYPE(a->y.dtype, LAUNCH((add_kernel<T>), blocks(count), THREADS, 0, k->stream, static_cast<T *>(a->y.data),
+				     static_cast<const T *>(a->x.data), count, aligned({a->y.data, a->x.data})));
+}
+
+template <typename TO, typename T>
+__global__ void __launch_bounds__(THREADS) convert_kernel(TO *to, const T *from, int64_t count, bool aligned)
+{
+	int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH, left = count - i;
+	if (left <= 0)
+		return;
+	bool whole = aligned && left >= EACH;
+	float v[EACH];
+	load_each(v, from + i, left, whole);
+	store_each(to + i, v, left, whole);
+}
+
+__device__ inline double to_double(double x)
+{
+	return x;
+}
+template <typename T> __device__ inline double to_double(T x)
+{
+	return (double)to_float(x);
+}
+
+/* With FP64 on one side: to 16 bits by way of FP32. */
+template <typename TO, typename T> __global__ void __launch_bounds__(THREADS) convert_double_kernel(TO *to, const T *from, int64_t count)
+{
+	int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+	if (i >= count)
+		return;
+	double v = to_double(from[i]);
+	if constexpr (sizeof(TO) == sizeof v)
+		to[i] = v;
+	else
+		to[i] = from_float<TO>((float)v);
+}
+
+static unsigned singles(int64_t count)
+{
+	return (unsigned)divide_up(count, THREADS);
+}
+
+template <typename TO> static void convert(const struct kernel_place *k, const struct op_convert *a)
+{
+	int64_t count = tensor_count(a->to);
+	if (a->from.dtype == F64) {
+		LAUNCH((convert_double_kernel<TO, double>), singles(count), THREADS, 0, k->stream, static_cast<TO *>(a->to.data),
+		       static_cast<const double *>(a->from.data), count);
+		return;
+	}
+	WITH_TYPE(a->from.dtype,
+		  LAUNCH((convert_kernel<TO, T>), blocks(count), THREADS, 0, k->stream, static_cast<TO *>(a->to.data),
+			 static_cast<const T *>(a->from.data), count, aligned({a->to.data, a->from.data})));
+}
+
+void kernel_convert(const struct kernel_place *k, const struct op_convert *a)
+{
+	if (a->to.dtype != F64) {
+		WITH_TYPE(a->to.dtype, convert<T>(k, a));
+		return;
+	}
+	int64_t count = tensor_count(a->to);
+	double *to = static_cast<double *>(a->to.data);
+	if (a->from.dtype == F64)
+		LAUNCH((convert_double_kernel<double, double>), singles(count), THREADS, 0, k->stream, to,
+		       static_cast<const double *>(a->from.data), count);
+	else
+		WITH_TYPE(a->from.dtype, LAUNCH((convert_double_kernel<double, T>), singles(count), THREADS, 0, k->stream, to,
+						static_cast<const T *>(a->from.data), count));
+}
+
+__device__ inline float gelu(float x, bool erf_form)
+{
+	if (erf_form)
+		return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+	return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+}
+
+__device__ inline float gelu_slope(float x, bool erf_form)
+{
+	if (erf_form)
+		return 0.5f * (1.0f + erff(x * 0.70710678f)) + x * 0.39894228f * expf(-0.5f * x * x);
+	float t = tanhf(0.79788456f * (x + 0.044715f * x * x * x));
+	return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.79788456f * (1.0f + 3.0f * 0.044715f * x * x);
+}
+
+/* Rows of C columns, one piece a thread; without a bias the whole tensor is one row. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+	gelu_forward_kernel(T *out, T *aux, const T *x, const T *bias, int64_t C, bool aligned, bool erf_form)
+{
+	constexpr int W = WIDTH<T>;
+	int64_t c = ((int64_t)blockIdx.y * THREADS + threadIdx.x) * W, left = C - c, at = (int64_t)blockIdx.x * C + c;
+	if (left <= 0)
+		return;
+	bool whole = aligned && left >= W;
+	float v[W], b[W];
+	load(v, x + at, left, whole);
+	if (bias) {
+		load(b, bias + c, left, whole);
+#pragma unroll
+		for (int i = 0; i < W; i++)
+			v[i] += b[i];
+		unpack<T>(v, pack<T>(v));
+	}
+	if (aux != x)
+		store(aux + at, v, left, whole);
+#pragma unroll
+	for (int i = 0; i < W; i++)
+		v[i] = gelu(v[i], erf_form);
+	store(out + at, v, left, whole);
+}
+
+void kernel_gelu_forward(const struct kernel_place *k, struct tensor out, struct tensor aux, struct tensor x,
+			 struct tensor bias, enum gelu_kind kind)
+{
+	int64_t rows = out.shape[0], C = tensor_count(out) / rows;
+	WITH_TYPE(out.dtype, dim3 grid((unsigned)rows, (unsigned)divide_up(C, THREADS * WIDTH<T>));
+		  LAUNCH((gelu_forward_kernel<T>), grid, THREADS, 0, k->stream, static_cast<T *>(out.data),
+			 static_cast<T *>(aux.data), static_cast<const T *>(x.data), static_cast<const T *>(bias.data), C,
+			 rows_are_whole<T>(C, {out.data, aux.data, x.data, bias.data}), kind == GELU_ERF));
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) gelu_backward_kernel(T *dx, const T *aux, int64_t count, bool aligned, bool erf_form)
+{
+	int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH, left = count - i;
+	if (left <= 0)
+		return;
+	bool whole = aligned && left >= EACH;
+	float d[EACH], x[EACH];
+	load_each(d, dx + i, left, whole);
+	load_each(x, aux + i, left, whole);
+#pragma unroll
+	for (int j = 0; j < EACH; j++)
+		d[j] *= gelu_slope(x[j], erf_form);
+	store_each(dx + i, d, left, whole);
+}
+
+void kernel_gelu_backward(const struct kernel_place *k, struct tensor dx, struct tensor aux, enum gelu_kind kind)
+{
+	int64_t count = tensor_count(dx);
+	WITH_TYPE(dx.dtype, LAUNCH((gelu_backward_kernel<T>), blocks(count), THREADS, 0, k->stream, static_cast<T *>(dx.data),
+				   static_cast<const T *>(aux.data), count, aligned({dx.data, aux.data}), kind == GELU_ERF));
+}
