@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(WARPS * 32) attention_dq_simple_kernel(const b
 }
 
 template <typename T>
-__global__ void __launch_bounds__(WARPS * 32) attention_dkv_simple_kernel(const backward_args<T> a, const attention_shape s)
+__global__ void __launch_bounds__(WARPS * 32, 4) attention_dkv_simple_kernel(const backward_args<T> a, const attention_shape s)
 {
 	shared_array(float, staged, WARPS * 2 * HEAD_MOST);
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
