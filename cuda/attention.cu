@@ -15,6 +15,7 @@ static attention_shape shape_of(const struct kernel_place *k, struct tensor qkv,
 	s.batch = (int)(qkv.shape[0] / T);
 	s.first_head = first_head;
 	s.scale = (float)scale;
+	s.slope = s.scale * LOG2_E;
 	s.dropout = drop_of(d, k->scalars);
 	return s;
 }

@@ -14,7 +14,7 @@
 struct attention_shape {
 	int T, KV, G, D, H, batch;
 	int64_t first_head;
-	float scale;
+	float scale, slope; /* slope: scale·log₂e, for powers of two */
 	drop dropout;
 };
 

@@ -11,7 +11,7 @@ template <int D> constexpr int PART = D <= 64 ? 16 : 32; /* of a step of the pas
 enum { STEP = 32, QUERY_TILES = 2, QUERIES = TILE_WARPS * 16 * QUERY_TILES };
 
 template <int D> constexpr size_t DKV_SHARED = (2 * KEYS<D> + 4 * STEP) * STRIDE<D> * 2 + 4 * STEP * sizeof(float);
-template <int D> constexpr size_t DQ_SHARED = (2 * QUERIES + 4 * STEP) * STRIDE<D> * 2;
+template <int D> constexpr size_t DQ_SHARED = (2 * QUERIES + 4 * STEP) * STRIDE<D> * 2 + 2 * QUERIES * sizeof(float);
 
 template <typename T> struct backward_args {
 	T *dqkv;
@@ -19,12 +19,13 @@ template <typename T> struct backward_args {
 	const float *lse, *delta;
 };
 
-/* lse and delta of STEP queries into shared memory; past the sequence what makes p zero. */
+/* lse and delta of `rows` queries into shared memory; past the sequence what makes p zero. */
+template <int rows>
 __device__ inline void load_rows(float *lse, float *delta, const float *lse_from, const float *delta_from, int first,
 				 int T)
 {
 	int i = (int)threadIdx.x;
-	if (i >= STEP)
+	if (i >= rows)
 		return;
 	bool there = first + i < T;
 	lse[i] = there ? lse_from[first + i] * LOG2_E : INFINITY;
@@ -41,7 +42,6 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_dkv_kernel(const backw
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, own = warp * 16 * M;
 	int first = (int)blockIdx.x * KEYS<D>, b = (int)blockIdx.y / s.KV, g = (int)blockIdx.y % s.KV;
 	int steps = (s.T - first + STEP - 1) / STEP, all = steps * s.G;
-	float slope = s.scale * LOG2_E;
 	head_place p = place_head(s, b, g * s.G);
 
 	float dk[M][D / 8][4], dv[M][D / 8][4];
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_dkv_kernel(const backw
 	tile_load<T, D, STEP>(queries, a.qkv + p.query, p.token, first, s.T);
 	tile_load<T, D, STEP>(douts, a.dout + p.out, p.out_token, first, s.T);
 	copy_commit();
-	load_rows(lse, delta, a.lse + p.row, a.delta + p.row, first, s.T);
+	load_rows<STEP>(lse, delta, a.lse + p.row, a.delta + p.row, first, s.T);
 	for (int i = 0; i < all; i++) { /* heads of the group, each over its queries */
 		copy_wait<0>();
 		__syncthreads();
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_dkv_kernel(const backw
 			tile_load<T, D, STEP>(queries + at * CHUNK, a.qkv + next.query, next.token, t, s.T);
 			tile_load<T, D, STEP>(douts + at * CHUNK, a.dout + next.out, next.out_token, t, s.T);
 			copy_commit();
-			load_rows(lse + at * STEP, delta + at * STEP, a.lse + next.row, a.delta + next.row, t, s.T);
+			load_rows<STEP>(lse + at * STEP, delta + at * STEP, a.lse + next.row, a.delta + next.row, t, s.T);
 		}
 		int t0 = first + i % steps * STEP, u0 = first + own;
 		if (t0 + STEP - 1 < u0)
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_dkv_kernel(const backw
 #pragma unroll
 					for (int r = 0; r < 4; r++) {
 						int t = column + r % 2;
-						float x = exp2_fast(c[m][n][r] * slope - l[t]);
+						float x = exp2_fast(c[m][n][r] * s.slope - l[t]);
 						x = u + r / 2 * 8 > t0 + t ? 0.0f : x;
 						float factor = kept >> r & 1 ? 1.0f : 0.0f;
 						dp[m][n][r] = x * (dp[m][n][r] * (factor * s.dropout.scale) - dl[t]);
@@ -146,28 +146,24 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_dkv_kernel(const backw
 template <typename T, int D>
 __global__ void __launch_bounds__(TILE_THREADS) attention_dq_kernel(const backward_args<T> a, const attention_shape s)
 {
-	constexpr int M = QUERY_TILES, N = STEP / 8, CHUNK = STEP * STRIDE<D>;
+	constexpr int M = QUERY_TILES, N = STEP / 8, CHUNK = STEP * STRIDE<D>, BACK = D <= 96 ? N : 2;
 	shared_dynamic(T, queries);
 	T *douts = queries + QUERIES * STRIDE<D>, *keys = douts + QUERIES * STRIDE<D>, *values = keys + 2 * CHUNK;
+	float *lse = reinterpret_cast<float *>(values + 2 * CHUNK), *delta = lse + QUERIES;
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, own = warp * 16 * M;
 	int first = (int)(gridDim.x - 1 - blockIdx.x) * QUERIES;
 	int head = (int)blockIdx.y;
 	head_place p = place_head(s, head / s.H, head % s.H);
 	int last = first + QUERIES < s.T ? first + QUERIES : s.T;
 	int steps = (last + STEP - 1) / STEP;
-	float slope = s.scale * LOG2_E, lse[M][2], delta[M][2], dq[M][D / 8][4];
+	float dq[M][D / 8][4];
 #pragma unroll
 	for (int m = 0; m < M; m++) {
 #pragma unroll
 		for (int n = 0; n < D / 8; n++)
 			dq[m][n][0] = dq[m][n][1] = dq[m][n][2] = dq[m][n][3] = 0;
-#pragma unroll
-		for (int half = 0; half < 2; half++) {
-			int t = first + own + 16 * m + 8 * half + lane / 4;
-			lse[m][half] = t < s.T ? a.lse[p.row + t] * LOG2_E : INFINITY;
-			delta[m][half] = t < s.T ? a.delta[p.row + t] : 0.0f;
-		}
 	}
+	load_rows<QUERIES>(lse, delta, a.lse + p.row, a.delta + p.row, first, s.T);
 	const T *key_from = a.qkv + p.key, *value_from = key_from + D;
 	tile_load<T, D, QUERIES>(queries, a.qkv + p.query, p.token, first, s.T);
 	tile_load<T, D, QUERIES>(douts, a.dout + p.out, p.out_token, first, s.T);
@@ -188,33 +184,43 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_dq_kernel(const backwa
 		if (u0 > t0 + 16 * M - 1)
 			continue;
 
-		float c[M][N][4], dp[M][N][4];
+		float c[M][N][4]; /* scores, then ds */
 #pragma unroll
 		for (int m = 0; m < M; m++)
 #pragma unroll
 			for (int n = 0; n < N; n++)
+				c[m][n][0] = c[m][n][1] = c[m][n][2] = c[m][n][3] = 0;
 #pragma unroll
-				for (int r = 0; r < 4; r++)
-					c[m][n][r] = dp[m][n][r] = 0;
-#pragma unroll
-		for (int d = 0; d < D; d += 16) {
+		for (int d = 0; d < D; d += 16)
 			add_scores<T, D, M, N>(c, queries, own, k, 0, d);
-			add_scores<T, D, M, N>(dp, douts, own, v, 0, d);
-		}
 #pragma unroll
-		for (int m = 0; m < M; m++)
+		for (int part = 0; part < N; part += BACK) {
+			float dp[M][BACK][4]; /* what comes back through v */
 #pragma unroll
-			for (int n = 0; n < N; n++) {
-				int t = t0 + 16 * m + lane / 4, u = u0 + 8 * n + lane % 4 * 2;
-				uint32_t kept = s.dropout.on ? kept_bits(s, p, t, u) : 15u;
+			for (int m = 0; m < M; m++)
 #pragma unroll
-				for (int r = 0; r < 4; r++) {
-					float x = exp2_fast(c[m][n][r] * slope - lse[m][r / 2]);
-					x = u + r % 2 > t + r / 2 * 8 ? 0.0f : x;
-					float factor = kept >> r & 1 ? s.dropout.scale : 0.0f;
-					c[m][n][r] = x * (dp[m][n][r] * factor - delta[m][r / 2]);
+				for (int n = 0; n < BACK; n++)
+					dp[m][n][0] = dp[m][n][1] = dp[m][n][2] = dp[m][n][3] = 0;
+#pragma unroll
+			for (int d = 0; d < D; d += 16)
+				add_scores<T, D, M, BACK>(dp, douts, own, v, part * 8, d);
+#pragma unroll
+			for (int m = 0; m < M; m++)
+#pragma unroll
+				for (int n = 0; n < BACK; n++) {
+					int row = 16 * m + lane / 4, t = t0 + row, u = u0 + 8 * (part + n) + lane % 4 * 2;
+					uint32_t kept = s.dropout.on ? kept_bits(s, p, t, u) : 15u;
+					float(&ds)[4] = c[m][part + n];
+#pragma unroll
+					for (int r = 0; r < 4; r++) {
+						int at = own + row + r / 2 * 8;
+						float x = exp2_fast(ds[r] * s.slope - lse[at]);
+						x = u + r % 2 > t + r / 2 * 8 ? 0.0f : x;
+						float factor = kept >> r & 1 ? s.dropout.scale : 0.0f;
+						ds[r] = x * (dp[m][n][r] * factor - delta[at]);
+					}
 				}
-			}
+		}
 #pragma unroll
 		for (int n = 0; n < N; n += 2) {
 			uint32_t sa[M][4];

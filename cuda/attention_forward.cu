@@ -23,7 +23,6 @@ __global__ void __launch_bounds__(TILE_THREADS)
 	head_place p = place_head(s, head / s.H, head % s.H);
 	int last = first + QUERIES < s.T ? first + QUERIES : s.T; /* keys seen, at most */
 	int steps = (last + BC - 1) / BC;
-	float slope = s.scale * LOG2_E;
 
 	float o[TILES][D / 8][4], most[TILES][2], total[TILES][2];
 #pragma unroll
@@ -86,14 +85,14 @@ __global__ void __launch_bounds__(TILE_THREADS)
 					highest = fmaxf(highest, fmaxf(c[m][n][2 * half], c[m][n][2 * half + 1]));
 				highest = fmaxf(highest, __shfl_xor_sync(FULL_WARP, highest, 1));
 				highest = fmaxf(highest, __shfl_xor_sync(FULL_WARP, highest, 2));
-				shrink[half] = exp2_fast((most[m][half] - highest) * slope);
+				shrink[half] = exp2_fast((most[m][half] - highest) * s.slope);
 				most[m][half] = highest;
-				float sum = 0, base = highest * slope;
+				float sum = 0, base = highest * s.slope;
 #pragma unroll
 				for (int n = 0; n < N; n++)
 #pragma unroll
 					for (int r = 2 * half; r < 2 * half + 2; r++) {
-						c[m][n][r] = exp2_fast(c[m][n][r] * slope - base);
+						c[m][n][r] = exp2_fast(c[m][n][r] * s.slope - base);
 						sum += c[m][n][r];
 					}
 				total[m][half] = total[m][half] * shrink[half] + sum;

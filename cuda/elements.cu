@@ -182,14 +182,15 @@ void kernel_gelu_forward(const struct kernel_place *k, struct tensor out, struct
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS) gelu_backward_kernel(T *dx, const T *aux, int64_t count, bool aligned, bool erf_form)
+__global__ void __launch_bounds__(THREADS)
+	gelu_backward_kernel(T *dx, const float *product, const T *aux, int64_t count, bool aligned, bool erf_form)
 {
 	int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH, left = count - i;
 	if (left <= 0)
 		return;
 	bool whole = aligned && left >= EACH;
 	float d[EACH], x[EACH];
-	load_each(d, dx + i, left, whole);
+	load_each(d, product + i, left, whole);
 	load_each(x, aux + i, left, whole);
 #pragma unroll
 	for (int j = 0; j < EACH; j++)
@@ -197,9 +198,11 @@ __global__ void __launch_bounds__(THREADS) gelu_backward_kernel(T *dx, const T *
 	store_each(dx + i, d, left, whole);
 }
 
-void kernel_gelu_backward(const struct kernel_place *k, struct tensor dx, struct tensor aux, enum gelu_kind kind)
+void kernel_gelu_backward(const struct kernel_place *k, struct tensor dx, const float *product, struct tensor aux,
+			  enum gelu_kind kind)
 {
 	int64_t count = tensor_count(dx);
 	WITH_TYPE(dx.dtype, LAUNCH((gelu_backward_kernel<T>), blocks(count), THREADS, 0, k->stream, static_cast<T *>(dx.data),
-				   static_cast<const T *>(aux.data), count, aligned({dx.data, aux.data}), kind == GELU_ERF));
+				   product, static_cast<const T *>(aux.data), count, aligned({dx.data, product, aux.data}),
+				   kind == GELU_ERF));
 }

@@ -50,8 +50,9 @@ KERNELS(KERNEL_DECLARE)
 void kernel_gelu_forward(const struct kernel_place *k, struct tensor out, struct tensor aux, struct tensor x,
 			 struct tensor bias, enum gelu_kind kind);
 
-/* dx = dx·gelu'(aux), in place. */
-void kernel_gelu_backward(const struct kernel_place *k, struct tensor dx, struct tensor aux, enum gelu_kind kind);
+/* dx = product·gelu'(aux), the product in F32, so that it is rounded once. */
+void kernel_gelu_backward(const struct kernel_place *k, struct tensor dx, const float *product, struct tensor aux,
+			  enum gelu_kind kind);
 
 #ifdef __cplusplus
 }

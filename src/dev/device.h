@@ -43,6 +43,7 @@ struct dev_options {
 	 * different kinds in one run give the same bits only with the same set. */
 	const char *instructions;
 	double timeout; /* seconds that a wait may take before the run ends; 0: no limit */
+	int local_rank; /* among the ranks of this machine: chooses the card */
 };
 
 struct device;

@@ -47,6 +47,11 @@ void emu_set_backwards(bool b)
 	backwards = b;
 }
 
+bool emu_backwards()
+{
+	return backwards;
+}
+
 void emu_fail(const char *format, ...)
 {
 	va_list args;

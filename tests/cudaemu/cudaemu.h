@@ -15,6 +15,8 @@
 #include <cstring>
 #include <tuple>
 
+#include "runtime.h"
+
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 #undef __shared__
@@ -126,8 +128,18 @@ void emu_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block, s
 		},
 		&c, sizeof c);
 }
+
+/* The launch runs when its stream comes to it; the arguments are taken now. */
+template <typename... P, typename... A>
+void emu_launch_on(cudaStream_t stream, const char *name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, A... args)
+{
+	emu_enqueue(stream, [=] {
+		emu_launch(name, kernel, grid, block, shared, static_cast<P>(args)...);
+		return true;
+	});
+}
 #define LAUNCH(kernel, grid, block, shared, stream, ...) \
-	((void)(stream), emu_launch(#kernel, kernel, grid, block, shared, __VA_ARGS__))
+	emu_launch_on(stream, #kernel, kernel, grid, block, shared, __VA_ARGS__)
 
 EMU_OWN static inline float __uint_as_float(unsigned u)
 {

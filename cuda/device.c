@@ -1,0 +1,175 @@
+#include "cuda/backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "card.h"
+
+enum { PAGE = 4096 };
+
+/* One take: what the runtime gave, and the page-aligned part of it that is used. */
+struct allocation {
+	void *given, *used;
+	struct allocation *next;
+};
+
+/* Dense peaks of NVIDIA's data sheets (SXM parts), FLOP/s: F16 and BF16, then F32. */
+static const struct {
+	const char *name;
+	double half, single;
+} peaks[] = {
+	{"A100", 312e12, 19.5e12}, {"A800", 312e12, 19.5e12}, {"H100 PCIe", 756e12, 51e12}, {"H100", 989e12, 67e12},
+	{"H800", 989e12, 67e12}, {"H200", 989e12, 67e12}, {"B200", 2250e12, 75e12},
+};
+
+static void *take(struct device *dev, size_t bytes)
+{
+	struct card *c = card_of(dev);
+	struct allocation *a = calloc(1, sizeof *a);
+	if (!a)
+		return NULL;
+	if (cudaMalloc(&a->given, bytes + PAGE) != cudaSuccess) {
+		cudaGetLastError(); /* said here; the next call must not say it again */
+		free(a);
+		return NULL;
+	}
+	a->used = (void *)(((uintptr_t)a->given + PAGE - 1) / PAGE * PAGE);
+	a->next = c->allocations;
+	c->allocations = a;
+	CALL(cudaMemset(a->used, 0, bytes));
+	return a->used;
+}
+
+static void give_back(struct device *dev, void *memory)
+{
+	struct allocation **at = &card_of(dev)->allocations;
+	while (*at && (*at)->used != memory)
+		at = &(*at)->next;
+	check(*at);
+	struct allocation *a = *at;
+	*at = a->next;
+	CALL(cudaFree(a->given));
+	free(a);
+}
+
+static void close_card(struct device *dev)
+{
+	struct card *c = card_of(dev);
+	cudaDeviceSynchronize();
+	while (c->allocations)
+		give_back(dev, c->allocations->used);
+	gemm_close(c->gemm);
+	card_close_queues(c);
+	free(c);
+}
+
+/* Cards are given out by the rank's number on its machine; with more ranks than cards they share. */
+static bool choose(struct card *c, int local_rank, struct error *e)
+{
+	int count = 0, driver = 0, runtime = 0;
+	cudaError_t found = cudaGetDeviceCount(&count);
+	cudaDriverGetVersion(&driver);
+	cudaRuntimeGetVersion(&runtime);
+	if (found == cudaErrorInsufficientDriver || (driver && driver < 12000))
+		return error_set(e, CODE_MACHINE, "cuda: the driver knows CUDA %d.%d, this program was built with %d.%d: update the driver",
+				 driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+	if (found != cudaSuccess || count == 0)
+		return error_set(e, CODE_MACHINE, "cuda: no card: %s", found == cudaSuccess ? "none is visible" : cudaGetErrorString(found));
+	struct cudaDeviceProp properties;
+	c->number = local_rank % count;
+	found = cudaSetDevice(c->number);
+	if (found == cudaSuccess)
+		found = cudaGetDeviceProperties(&properties, c->number);
+	if (found != cudaSuccess)
+		return error_set(e, CODE_MACHINE, "cuda: card %d: %s", c->number, cudaGetErrorString(found));
+	snprintf(c->name, sizeof c->name, "%.60s", properties.name);
+	c->major = properties.major;
+	c->minor = properties.minor;
+	if (c->major < 8)
+		return error_set(e, CODE_MACHINE, "cuda: card %d (%s) has compute capability %d.%d, 8.0 is the least", c->number, c->name,
+				 c->major, c->minor);
+	return true;
+}
+
+/* Every op first moves host-driven communication forward. */
+#define CARD_OP(name)                                                          \
+	static void card_##name(struct device *dev, const struct op_##name *a) \
+	{                                                                      \
+		card_poll(dev);                                                \
+		kernel_##name(&card_of(dev)->place, a);                        \
+	}
+KERNELS(CARD_OP)
+#undef CARD_OP
+
+static void card_gemm(struct device *dev, const struct op_gemm *a)
+{
+	card_poll(dev);
+	gemm_run(card_of(dev)->gemm, &card_of(dev)->place, a);
+}
+
+#define CARD_ENTRY(name) .name = card_##name,
+static const struct ops ops_cuda = {.gemm = card_gemm, KERNELS(CARD_ENTRY)};
+#undef CARD_ENTRY
+
+static bool open_card(struct device *dev, const struct dev_options *options, struct error *e)
+{
+	struct card *c = calloc(1, sizeof *c);
+	size_t room = 0, all = 0;
+	if (!c)
+		return error_set(e, CODE_MACHINE, "out of memory");
+	if (!choose(c, options->local_rank, e) || !gemm_open(&c->gemm, e)) {
+		free(c);
+		return false;
+	}
+	dev->impl = c;
+	dev->ops = &ops_cuda;
+	dev->threads = 0;
+	card_open_queues(c);
+	c->place.stream = c->streams[Q_COMPUTE].stream;
+	dev->scalars = c->place.scalars = take(dev, sizeof *dev->scalars);
+	if (!dev->scalars) {
+		close_card(dev);
+		return error_set(e, CODE_MACHINE, "cuda: card %d (%s) has no memory left", c->number, c->name);
+	}
+	CALL(cudaMemGetInfo(&room, &all));
+	snprintf(dev->text, sizeof dev->text, "cuda (%s, number %d, %.1f GiB)", c->name, c->number, (double)all * 0x1p-30);
+	return true;
+}
+
+static bool reserve(struct device *dev, const struct dev_limits *limits, struct error *e)
+{
+	size_t kernels = kernel_workspace(limits);
+	dev->workspace = kernels > GEMM_WORKSPACE ? kernels : GEMM_WORKSPACE; /* one stream: they take turns */
+	card_of(dev)->place.workspace = take(dev, dev->workspace);
+	if (!card_of(dev)->place.workspace)
+		return error_set(e, CODE_MACHINE, "%s: no room for %zu bytes of workspace", dev->text, dev->workspace);
+	return true;
+}
+
+static double peak_flops(const struct device *dev, enum dtype compute)
+{
+	for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
+		if (strstr(card_of(dev)->name, peaks[i].name))
+			return compute == F32 ? peaks[i].single : compute == F64 ? 0 : peaks[i].half;
+	}
+	return 0;
+}
+
+const struct backend backend_cuda = {
+	.name = "cuda",
+	.open = open_card,
+	.reserve = reserve,
+	.close = close_card,
+	.take = take,
+	.give_back = give_back,
+	.peak_flops = peak_flops,
+	.mark = card_mark,
+	.wait = card_wait,
+	.finish = card_finish,
+	.write = card_write,
+	.read = card_read,
+	.copy = card_copy,
+	.zero = card_zero,
+	.post = card_post,
+};

@@ -1,0 +1,23 @@
+/* gemm.h: matrix products by cuBLASLt.
+ *
+ * A plan for each combination of shape, layout, type, epilogue and alignment that has been asked for: descriptors and the
+ * algorithm, chosen once, so that a shape always gives the same bits. Split sums are only allowed in FP32. F16 and BF16
+ * accumulate in FP32; F32 is true FP32. cuBLASLt's own GELU epilogues serve the tanh form where rows allow them; the erf
+ * form, and odd widths, go through our kernels behind the product, backward a block of rows at a time.
+ *
+ * Owns its plans and the library's handle. Used by the backend. */
+#ifndef MTRAIN_CUDA_GEMM_H
+#define MTRAIN_CUDA_GEMM_H
+
+#include "kernels.h"
+
+struct gemm;
+
+/* Bytes at the place's workspace: for the library, and behind it for products in F32 whose epilogue is our kernel's. */
+enum { GEMM_LIBRARY = 32 << 20, GEMM_PRODUCTS = 32 << 20, GEMM_WORKSPACE = GEMM_LIBRARY + GEMM_PRODUCTS };
+
+bool gemm_open(struct gemm **g, struct error *e); /* fails: CODE_MACHINE */
+void gemm_close(struct gemm *g);                  /* NULL is fine */
+void gemm_run(struct gemm *g, const struct kernel_place *k, const struct op_gemm *a);
+
+#endif

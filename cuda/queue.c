@@ -1,0 +1,210 @@
+#include "card.h"
+
+#include <cuda.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+/* The one call that only the driver has: a stream waits until a number in memory is large enough. */
+typedef CUresult stream_wait_value(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned int flags);
+static stream_wait_value *wait_value;
+
+void card_open_queues(struct card *c)
+{
+	enum cudaDriverEntryPointQueryResult found;
+	void *entry;
+	CALL(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &entry, 12000, cudaEnableDefault, &found));
+	if (found != cudaDriverEntryPointSuccess)
+		die(CODE_MACHINE, "the driver has no cuStreamWaitValue32: it is older than CUDA 12");
+	memcpy(&wait_value, &entry, sizeof entry);
+	CALL(cudaHostAlloc((void **)&c->flags, QUEUES * sizeof *c->flags, cudaHostAllocMapped));
+	CALL(cudaHostAlloc((void **)&c->stage_memory, (size_t)STAGES * STAGE_BYTES, cudaHostAllocDefault));
+	for (int q = 0; q < QUEUES; q++) {
+		struct stream *s = &c->streams[q];
+		CALL(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking));
+		for (int i = 0; i < MARKS; i++)
+			CALL(cudaEventCreateWithFlags(&s->marks[i], cudaEventDisableTiming));
+		for (int i = 0; i < POSTS; i++)
+			CALL(cudaEventCreateWithFlags(&s->posts[i].start, cudaEventDisableTiming));
+		s->flag = c->flags + q;
+		*s->flag = 0;
+	}
+	for (int i = 0; i < STAGES; i++) {
+		c->stages[i].room = c->stage_memory + (size_t)i * STAGE_BYTES;
+		CALL(cudaEventCreateWithFlags(&c->stages[i].copied, cudaEventDisableTiming));
+	}
+}
+
+void card_close_queues(struct card *c)
+{
+	for (int q = 0; q < QUEUES; q++) {
+		struct stream *s = &c->streams[q];
+		cudaStreamDestroy(s->stream);
+		for (int i = 0; i < MARKS; i++)
+			cudaEventDestroy(s->marks[i]);
+		for (int i = 0; i < POSTS; i++)
+			cudaEventDestroy(s->posts[i].start);
+	}
+	for (int i = 0; i < STAGES; i++)
+		cudaEventDestroy(c->stages[i].copied);
+	cudaFreeHost(c->stage_memory);
+	cudaFreeHost(c->flags);
+}
+
+static bool happened(cudaEvent_t event)
+{
+	cudaError_t e = cudaEventQuery(event);
+	if (e != cudaSuccess && e != cudaErrorNotReady)
+		die(CODE_MACHINE, "the card stopped working: %s", cudaGetErrorString(e));
+	return e == cudaSuccess;
+}
+
+void card_poll(struct device *dev)
+{
+	struct card *c = card_of(dev);
+	if (c->polling)
+		return; /* a work's advance came back here */
+	c->polling = true;
+	for (int q = 0; q < QUEUES; q++) {
+		struct stream *s = &c->streams[q];
+		while (s->done < s->posted) {
+			uint64_t at = s->done % POSTS;
+			if (!happened(s->posts[at].start) || !s->posts[at].work->advance(s->posts[at].work))
+				break;
+			s->done++;
+			__atomic_store_n(s->flag, (uint32_t)s->done, __ATOMIC_SEQ_CST);
+		}
+	}
+	c->polling = false;
+}
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The host waits for an event, pushing host-driven work forward meanwhile. */
+static void await(struct device *dev, cudaEvent_t event)
+{
+	struct card *c = card_of(dev);
+	double begin = now();
+	while (!happened(event)) {
+		card_poll(dev);
+		sched_yield();
+		if (dev->timeout <= 0 || now() - begin < dev->timeout)
+			continue;
+		for (int q = 0; q < QUEUES; q++) {
+			struct stream *s = &c->streams[q];
+			if (s->done < s->posted)
+				die(CODE_PEER, "%s over %s: nothing came for %.0f s", s->posts[s->done % POSTS].work->call,
+				    s->posts[s->done % POSTS].work->group, dev->timeout);
+		}
+		die(CODE_PEER, "the card did not finish its work in %.0f s", dev->timeout);
+	}
+}
+
+struct mark card_mark(struct device *dev, enum queue q)
+{
+	struct stream *s = &card_of(dev)->streams[q];
+	card_poll(dev);
+	uint64_t n = s->marked++;
+	CALL(cudaEventRecord(s->marks[n % MARKS], s->stream));
+	return (struct mark){q, n};
+}
+
+void card_wait(struct device *dev, enum queue q, struct mark m)
+{
+	struct card *c = card_of(dev);
+	CALL(cudaStreamWaitEvent(c->streams[q].stream, c->streams[m.queue].marks[m.count % MARKS], 0));
+}
+
+/* A read whose copy has happened reaches its place. */
+static void land(struct stage *s)
+{
+	if (s->used && s->to)
+		memcpy(s->to, s->room, s->bytes);
+	s->used = false;
+}
+
+void card_finish(struct device *dev, struct mark m)
+{
+	struct card *c = card_of(dev);
+	await(dev, c->streams[m.queue].marks[m.count % MARKS]);
+	for (int i = 0; i < STAGES; i++) {
+		struct stage *s = &c->stages[(c->stage + i) % STAGES]; /* the oldest first */
+		if (s->used && happened(s->copied))
+			land(s);
+	}
+}
+
+void card_post(struct device *dev, enum queue q, struct work *w)
+{
+	struct card *c = card_of(dev);
+	struct stream *s = &c->streams[q];
+	uint64_t at = s->posted % POSTS;
+	while (s->posted - s->done == POSTS) {
+		card_poll(dev);
+		sched_yield();
+	}
+	s->posts[at].work = w;
+	CALL(cudaEventRecord(s->posts[at].start, s->stream));
+	s->posted++;
+	CUresult e = wait_value((CUstream)s->stream, (CUdeviceptr)(uintptr_t)s->flag, (cuuint32_t)s->posted,
+				CU_STREAM_WAIT_VALUE_GEQ);
+	if (e != CUDA_SUCCESS)
+		die(CODE_MACHINE, "cuStreamWaitValue32: error %d", (int)e);
+	card_poll(dev);
+}
+
+static struct stage *next_stage(struct device *dev)
+{
+	struct card *c = card_of(dev);
+	struct stage *s = &c->stages[c->stage];
+	c->stage = (c->stage + 1) % STAGES;
+	if (s->used) {
+		await(dev, s->copied);
+		land(s);
+	}
+	s->used = true;
+	return s;
+}
+
+void card_write(struct device *dev, enum queue q, void *to, const void *from, size_t bytes)
+{
+	cudaStream_t stream = card_of(dev)->streams[q].stream;
+	if (bytes > STAGE_BYTES) {
+		CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
+		return;
+	}
+	struct stage *s = next_stage(dev);
+	s->to = NULL;
+	memcpy(s->room, from, bytes);
+	CALL(cudaMemcpyAsync(to, s->room, bytes, cudaMemcpyHostToDevice, stream));
+	CALL(cudaEventRecord(s->copied, stream));
+}
+
+void card_read(struct device *dev, enum queue q, void *to, const void *from, size_t bytes)
+{
+	cudaStream_t stream = card_of(dev)->streams[q].stream;
+	if (bytes > STAGE_BYTES) {
+		CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));
+		return;
+	}
+	struct stage *s = next_stage(dev);
+	s->to = to;
+	s->bytes = bytes;
+	CALL(cudaMemcpyAsync(s->room, from, bytes, cudaMemcpyDeviceToHost, stream));
+	CALL(cudaEventRecord(s->copied, stream));
+}
+
+void card_copy(struct device *dev, enum queue q, void *to, const void *from, size_t bytes)
+{
+	CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, card_of(dev)->streams[q].stream));
+}
+
+void card_zero(struct device *dev, enum queue q, void *to, size_t bytes)
+{
+	CALL(cudaMemsetAsync(to, 0, bytes, card_of(dev)->streams[q].stream));
+}

@@ -1,0 +1,197 @@
+/* The runtime's calls that the CUDA backend makes, on the emulator. Streams are lists of what was queued; nothing runs
+ * before the host asks for an event, and then streams take turns in the order that emu_set_backwards says. So work that
+ * is not ordered by an event runs at a time that a test did not expect. */
+#include "runtime.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <cuda.h>
+#include <deque>
+#include <vector>
+
+#include "emu.h"
+
+struct CUstream_st {
+	std::deque<std::function<bool()>> items; /* true: done */
+};
+struct CUevent_st {
+	uint64_t recorded, happened;
+};
+
+static std::vector<cudaStream_t> streams;
+static bool running;
+
+void emu_enqueue(cudaStream_t stream, std::function<bool()> item)
+{
+	if (stream)
+		stream->items.push_back(std::move(item));
+	else if (!item())
+		abort();
+}
+
+/* Runs what can run. */
+static void pump()
+{
+	if (running)
+		return;
+	running = true;
+	for (bool moved = true; moved;) {
+		moved = false;
+		for (size_t i = 0; i < streams.size(); i++) {
+			cudaStream_t s = streams[emu_backwards() ? streams.size() - 1 - i : i];
+			while (!s->items.empty() && s->items.front()()) {
+				s->items.pop_front();
+				moved = true;
+			}
+		}
+	}
+	running = false;
+}
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+	*count = 1;
+	return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int *version)
+{
+	*version = CUDART_VERSION;
+	return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+	*version = CUDART_VERSION;
+	return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int)
+{
+	return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
+{
+	memset(p, 0, sizeof *p);
+	strcpy(p->name, "emulated card");
+	p->major = 8;
+	return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t *room, size_t *all)
+{
+	*room = *all = size_t(1) << 30;
+	return cudaSuccess;
+}
+const char *cudaGetErrorString(cudaError_t e)
+{
+	return e == cudaErrorMemoryAllocation ? "out of memory" : "error of the emulator";
+}
+cudaError_t cudaGetLastError(void)
+{
+	return cudaSuccess;
+}
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+	*p = emu_take(bytes);
+	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFree(void *p)
+{
+	emu_give_back(p);
+	return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
+{
+	*p = malloc(bytes);
+	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFreeHost(void *p)
+{
+	free(p);
+	return cudaSuccess;
+}
+cudaError_t cudaMemset(void *p, int value, size_t bytes)
+{
+	memset(p, value, bytes);
+	return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
+{
+	emu_enqueue(stream, [=] {
+		memset(p, value, bytes);
+		return true;
+	});
+	return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
+{
+	emu_enqueue(stream, [=] {
+		memmove(to, from, bytes);
+		return true;
+	});
+	return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+	*stream = new CUstream_st;
+	streams.push_back(*stream);
+	return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+	for (size_t i = 0; i < streams.size(); i++) {
+		if (streams[i] == stream)
+			streams.erase(streams.begin() + ptrdiff_t(i--));
+	}
+	delete stream;
+	return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+	*event = new CUevent_st();
+	return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+	delete event;
+	return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+	uint64_t n = ++event->recorded;
+	emu_enqueue(stream, [=] {
+		event->happened = n;
+		return true;
+	});
+	return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+	pump();
+	return event->happened == event->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+	uint64_t n = event->recorded;
+	emu_enqueue(stream, [=] { return event->happened >= n; });
+	return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize(void)
+{
+	pump();
+	return cudaSuccess;
+}
+
+static CUresult wait_value(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned)
+{
+	volatile uint32_t *flag = reinterpret_cast<volatile uint32_t *>(at);
+	emu_enqueue(stream, [=] { return int32_t(*flag - value) >= 0; });
+	return CUDA_SUCCESS;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char *, void **entry, unsigned, unsigned long long,
+					     cudaDriverEntryPointQueryResult *result)
+{
+	*entry = reinterpret_cast<void *>(wait_value);
+	*result = cudaDriverEntryPointSuccess;
+	return cudaSuccess;
+}
+}
