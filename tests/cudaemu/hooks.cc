@@ -1,17 +1,7 @@
 /* Answers the calls that -fsanitize=thread puts before each load and store of a kernel. The host compiler only emits
  * the calls; without its own library they are ours. Outside of a kernel they do nothing. */
 #include "cudaemu.h"
-#include "emu.h"
 #include "memory.h"
-
-bool emu_checks_accesses(void)
-{
-#if defined(__SANITIZE_ADDRESS__)
-	return false;
-#else
-	return true;
-#endif
-}
 
 static inline void seen(const void *at, size_t bytes, bool write, bool aligned)
 {

@@ -229,6 +229,15 @@ void memory_access(const void *p, size_t bytes, bool write, bool aligned)
 	emu_fail("%s of host memory at %p", write ? "write" : "read", p);
 }
 
+bool emu_checks_accesses(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+	return false;
+#else
+	return true;
+#endif
+}
+
 void emu_access(const void *at, size_t bytes, bool write)
 {
 #ifndef __SANITIZE_ADDRESS__
