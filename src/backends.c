@@ -2,8 +2,14 @@
 
 #include "build-config.h"
 #include "dev/cpu/cpu.h"
+#if HAVE_CUDA
+#include "cuda/backend.h"
+#endif
 
 const struct backend *const backends[] = {
+#if HAVE_CUDA
+	&backend_cuda,
+#endif
 	&backend_cpu,
 	NULL,
 };

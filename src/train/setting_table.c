@@ -136,7 +136,7 @@ const struct setting setting_table[] = {
 	{"log", "every", SETTING_COUNT, AT(log.every), "1", "[1, inf)", .help = "steps between lines"},
 	{"log", "jsonl", SETTING_BOOL, AT(log.jsonl), "true", .help = "write metrics.jsonl"},
 
-	{"device", "backend", SETTING_TEXT, AT(device.backend), "auto", .choices = CHOICES(NAME("auto"), NAME("cpu")),
+	{"device", "backend", SETTING_TEXT, AT(device.backend), "auto", .choices = CHOICES(NAME("auto"), NAME("cpu"), NAME("cuda")),
 	 .help = "what computes"},
 	{"device", "threads", SETTING_COUNT, AT(device.threads), "auto", "[1, 4096]", "auto",
 	 .help = "of each rank; auto: its share of the cores"},

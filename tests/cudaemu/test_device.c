@@ -174,8 +174,8 @@ int main(void)
 		cmocka_unit_test(a_wait_orders_queues),
 		cmocka_unit_test(copies_come_whole),
 	};
-	bench_open(&plain, &backend_cpu, true, 1);
-	bench_open(&card, &backend_cuda, false, 1);
+	bench_open(&plain, &backend_cpu, "plain", 1);
+	bench_open(&card, &backend_cuda, NULL, 1);
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	bench_close(&card);
 	bench_close(&plain);

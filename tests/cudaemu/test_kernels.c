@@ -103,9 +103,9 @@ int main(int argc, char **argv)
 	}
 	if (argc < 2 || strcmp(argv[1], "attention") == 0)
 		tests[count++] = (struct CMUnitTest)cmocka_unit_test(check_attention);
-	bench_open(&plain, &backend_cpu, true, 1);
-	bench_open(&forwards, &backend_card, false, 1);
-	bench_open(&backwards, &backend_card, false, 2);
+	bench_open(&plain, &backend_cpu, "plain", 1);
+	bench_open(&forwards, &backend_card, NULL, 1);
+	bench_open(&backwards, &backend_card, NULL, 2);
 	int failed = _cmocka_run_group_tests("kernels", tests, count, NULL, NULL);
 	bench_close(&backwards);
 	bench_close(&forwards);
