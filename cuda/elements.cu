@@ -171,14 +171,19 @@ __global__ void __launch_bounds__(THREADS)
 	store(out + at, v, left, whole);
 }
 
-void kernel_gelu_forward(const struct kernel_place *k, struct tensor out, struct tensor aux, struct tensor x,
-			 struct tensor bias, enum gelu_kind kind)
+void kernel_bias_gelu(const struct kernel_place *k, struct tensor out, struct tensor aux, struct tensor x,
+		      struct tensor bias, enum gelu_kind kind)
 {
 	int64_t rows = out.shape[0], C = tensor_count(out) / rows;
 	WITH_TYPE(out.dtype, dim3 grid((unsigned)rows, (unsigned)divide_up(C, THREADS * WIDTH<T>));
 		  LAUNCH((gelu_forward_kernel<T>), grid, THREADS, 0, k->stream, static_cast<T *>(out.data),
 			 static_cast<T *>(aux.data), static_cast<const T *>(x.data), static_cast<const T *>(bias.data), C,
 			 rows_are_whole<T>(C, {out.data, aux.data, x.data, bias.data}), kind == GELU_ERF));
+}
+
+void kernel_gelu_forward(const struct kernel_place *k, const struct op_gelu_forward *a)
+{
+	kernel_bias_gelu(k, a->out, a->x, a->x, tensor{}, a->gelu);
 }
 
 template <typename T>

@@ -210,7 +210,7 @@ static void forward_gelu(struct gemm *g, const struct kernel_place *k, const str
 		return;
 	}
 	multiply(g, k, a, 0, m, a->aux.data, a->aux.dtype, bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
-	kernel_gelu_forward(k, a->out, a->aux, a->aux, (struct tensor){0}, a->gelu);
+	kernel_bias_gelu(k, a->out, a->aux, a->aux, (struct tensor){0}, a->gelu);
 }
 
 static void backward_gelu(struct gemm *g, const struct kernel_place *k, const struct op_gemm *a)

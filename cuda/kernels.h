@@ -39,16 +39,16 @@ size_t kernel_workspace(const struct dev_limits *limits);
 
 #define KERNELS(X)                                                                                          \
 	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
-	X(residual_forward) X(norm_backward) X(residual_backward) X(bias_backward) X(attention_forward)     \
-	X(attention_backward) X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add)           \
+	X(residual_forward) X(norm_backward) X(residual_backward) X(gelu_forward) X(bias_backward)          \
+	X(attention_forward) X(attention_backward) X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add)           \
 	X(convert) X(square_sums) X(step_verdict) X(adamw)
 #define KERNEL_DECLARE(name) void kernel_##name(const struct kernel_place *k, const struct op_##name *a);
 KERNELS(KERNEL_DECLARE)
 #undef KERNEL_DECLARE
 
 /* aux = x + bias as rounded to T (no bias, and aux the same memory as x: it stays), out = gelu(aux). */
-void kernel_gelu_forward(const struct kernel_place *k, struct tensor out, struct tensor aux, struct tensor x,
-			 struct tensor bias, enum gelu_kind kind);
+void kernel_bias_gelu(const struct kernel_place *k, struct tensor out, struct tensor aux, struct tensor x,
+		      struct tensor bias, enum gelu_kind kind);
 
 /* dx = product·gelu'(aux), the product in F32, so that it is rounded once. */
 void kernel_gelu_backward(const struct kernel_place *k, struct tensor dx, const float *product, struct tensor aux,
