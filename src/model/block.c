@@ -109,8 +109,8 @@ void block_forward(const struct block *b, const struct block_saved *s, const str
 	});
 }
 
-/* The gradient that enters a branch behind its dropout: d itself where nothing is dropped, unless it is to be kept. Adds
- * the bias gradient. */
+/* The gradient that enters a branch behind its dropout: d itself where nothing is dropped, unless it is to be kept.
+ * Adds the bias gradient. */
 static struct tensor branch_backward(const struct block *b, const struct linear *l, const struct block_scratch *w,
 				     struct tensor d, struct dropout dropout, bool keep)
 {

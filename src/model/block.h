@@ -6,10 +6,10 @@
  * qkv and up are column-parallel, out and down row-parallel: two sums over tensor ranks forward, two backward; with
  * sequence parallelism two gathers and two reduce-scatters forward, four and two backward.
  *
- * A backward whose parts are called apart keeps for its weight part what the linears read, which is saved already, and the
- * gradients of what they wrote. Each of these is as large as a saved tensor that is dead by then and takes its place:
- * the two are swapped, so that nothing is copied and a micro-batch that waits for its weight part keeps no more than one
- * that waits for its backward. */
+ * A backward whose parts are called apart keeps for its weight part what the linears read, which is saved already, and
+ * the gradients of what they wrote. Each of these is as large as a saved tensor that is dead by then and takes its
+ * place: the two are swapped, so that a micro-batch that waits for its weight part keeps no more than one that waits for
+ * its backward. */
 #ifndef MTRAIN_MODEL_BLOCK_H
 #define MTRAIN_MODEL_BLOCK_H
 

@@ -80,10 +80,10 @@ void gpt_place(const struct gpt *g, int slot, int chunk, int input, const struct
  * becomes the gradient of the last block's output, ready for gpt_backward. */
 void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor totals, struct tensor d);
 
-/* Backward of slot. Input part: d [rows, C] is the gradient of the chunk's output on entry (last: as gpt_forward left it) and
- * of its input on return (first: spoilt); alone it turns the slot into what the weight part reads, whose d is left out. The
- * weight part adds to gradients that the input part leaves alone: run in the order of micro-batches, each part gives the
- * bits of both together. */
+/* Backward of slot. Input part: d [rows, C] is the gradient of the chunk's output on entry (last: as gpt_forward left it)
+ * and of its input on return (first: spoilt); alone it turns the slot into what the weight part reads, whose d is left
+ * out. A parameter's gradient belongs to one part: run in the order of micro-batches, parts give the bits of whole
+ * backwards. */
 void gpt_backward(struct gpt *g, int slot, enum backward_parts parts, struct tensor d);
 
 /* The whole model in one chunk: logits F32 [V] behind position `row` of the slot's tokens. Blocks. */

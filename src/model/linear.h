@@ -39,8 +39,8 @@ void linear_row_forward(const struct linear *l, struct tensor y, struct tensor x
 void linear_column_backward(const struct linear *l, enum backward_parts parts, struct tensor dx, struct tensor dy,
 			    struct tensor x);
 
-/* Input part: dx [N, in] = dy [rows, out]·W. Weight part: dW += dyᵀ·x. dy, where it is split, is gathered, once for both.
- * The bias gradient belongs to the op that added the bias. */
+/* Input part: dx [N, in] = dy [rows, out]·W. Weight part: dW += dyᵀ·x. dy, where it is split, is gathered, once for
+ * both. The bias gradient belongs to the op that added the bias. */
 void linear_row_backward(const struct linear *l, enum backward_parts parts, struct tensor dx, struct tensor dy,
 			 struct tensor x);
 

@@ -95,7 +95,9 @@ static void load(struct step *s, const struct action *a, const struct job *job)
 
 static enum backward_parts parts_of(enum action_kind kind)
 {
-	return kind == ACTION_BACKWARD_INPUT ? BACKWARD_INPUT : kind == ACTION_BACKWARD_WEIGHT ? BACKWARD_WEIGHT : BACKWARD_BOTH;
+	if (kind == ACTION_BACKWARD)
+		return BACKWARD_BOTH;
+	return kind == ACTION_BACKWARD_INPUT ? BACKWARD_INPUT : BACKWARD_WEIGHT;
 }
 
 static void carry_out(struct step *s, const struct schedule *list, struct mark *ended, const struct job *job)

@@ -84,10 +84,15 @@ static void put_together(struct rig *r, struct model_settings settings)
 	}
 }
 
+static struct tensor gradients(struct rig *r, int i)
+{
+	return memory_whole(&r->memory, i ? MEMORY_WHOLE_GRADIENTS : MEMORY_GRADIENTS, F64);
+}
+
 static void zero_gradients(struct rig *r)
 {
-	dev_zero(r->dev, Q_COMPUTE, memory_whole(&r->memory, MEMORY_GRADIENTS, F64));
-	dev_zero(r->dev, Q_COMPUTE, memory_whole(&r->memory, MEMORY_WHOLE_GRADIENTS, F64));
+	for (int i = 0; i < 2; i++)
+		dev_zero(r->dev, Q_COMPUTE, gradients(r, i));
 }
 
 static double loss(struct rig *r)
@@ -146,13 +151,14 @@ static void compare_split(struct rig *r)
 	void *d = malloc(tensor_bytes(r->d)), *grads[2];
 	assert_non_null(d);
 	for (int i = 0; i < 2; i++) {
-		grads[i] = malloc(tensor_bytes(memory_whole(&r->memory, i ? MEMORY_WHOLE_GRADIENTS : MEMORY_GRADIENTS, F64)));
+		grads[i] = malloc(tensor_bytes(gradients(r, i)));
 		assert_non_null(grads[i]);
 	}
 	for (int round = 0; round < 3; round++) {
 		zero_gradients(r);
 		for (int slot = 0; slot < SLOTS; slot++) {
-			gpt_place(&r->gpt, slot, 0, (slot + round) % SLOTS, &(struct pass){.sample = 4 + slot, .training = true});
+			struct pass pass = {.sample = 4 + slot, .training = true};
+			gpt_place(&r->gpt, slot, 0, (slot + round) % SLOTS, &pass);
 			gpt_forward(&r->gpt, slot, (struct tensor){0}, r->totals, r->d);
 			gpt_backward(&r->gpt, slot, round ? BACKWARD_INPUT : BACKWARD_BOTH, r->d);
 		}
@@ -162,7 +168,7 @@ static void compare_split(struct rig *r)
 		for (int slot = 0; round && slot < SLOTS; slot++)
 			gpt_backward(&r->gpt, slot, BACKWARD_WEIGHT, (struct tensor){0});
 		for (int i = 0; i < 2; i++) {
-			struct tensor all = memory_whole(&r->memory, i ? MEMORY_WHOLE_GRADIENTS : MEMORY_GRADIENTS, F64);
+			struct tensor all = gradients(r, i);
 			if (round)
 				assert_memory_equal(grads[i], all.data, tensor_bytes(all));
 			memcpy(grads[i], all.data, tensor_bytes(all));

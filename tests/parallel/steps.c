@@ -153,8 +153,8 @@ static void expect_count(const char *what, int64_t got, int64_t want)
 /* Calls and bytes on the tensor axis. Without sequence parallelism two all-reduces a layer each way, one for the
  * embedding, one for the head's input gradient; a gather of the loss statistics a block of logits. With it 2 gathers and 2
  * reduce-scatters a layer forward, 4 and 2 backward, a reduce-scatter for the embedding and a gather for its gradient, a
- * gather and a reduce-scatter for the head; and one all-reduce a step of the gradients of whole parameters. A split backward
- * gathers the output gradients of the two row-parallel linears once more. */
+ * gather and a reduce-scatter for the head; and one all-reduce a step of the gradients of whole parameters. A split
+ * backward gathers the output gradients of the two row-parallel linears once more. */
 static void count_tensor(const struct run *run, const struct comm_count *before, const struct comm_count *after)
 {
 	const struct env *env = &run->gpt.env;
@@ -206,8 +206,9 @@ static int64_t bytes(int64_t elements, int64_t size)
 	return (elements * size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
 }
 
-/* A slot, also one that waits for its weight part, holds as many blocks as the largest chunk has, each x, n1, x1, n2 (rows that are here), qkv, a, pre and g in
- * FP16, and the statistics of norms and softmax; token ids at the ends of the model. */
+/* A slot, also one that waits for its weight part, holds as many blocks as the largest chunk has, each x, n1, x1, n2
+ * (rows that are here), qkv, a, pre and g in FP16, and the statistics of norms and softmax; token ids at the ends of the
+ * model. */
 static int64_t activations(const struct run *run)
 {
 	const struct model_settings *m = &run->config->model;

@@ -198,7 +198,7 @@ static void test_wrong(void **state)
 		{"[model]\nposition = rope\n", NULL, "unknown key 'position' in [model]"},
 		{"[parallel]\nclip = 1\n", NULL, "unknown key 'clip' in [parallel]; it belongs to [optimizer]"},
 		{"", "parallel.chunks=0", "--set: parallel.chunks = 0: must be from 1 to 65536"},
-		{"", "parallel.schedule=gpipe", "--set: parallel.schedule = gpipe: must be 1f1b, interleaved or zero-bubble"},
+		{"", "parallel.schedule=gpipe", "parallel.schedule = gpipe: must be 1f1b, interleaved or zero-bubble"},
 		{"", "run.stpes=1", "--set: unknown key 'stpes' in [run]; did you mean 'steps'?"},
 		{"", "runn.steps=1", "--set: unknown section [runn]; did you mean [run]?"},
 		{"", "run.steps=x", "--set: run.steps = x: must be a whole number"},
