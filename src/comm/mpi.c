@@ -95,6 +95,8 @@ static bool mpi_open(struct comm *world, struct error *e)
 
 	if (!launched())
 		return refuse(world->size, e);
+	/* Waiting is ours (the device's queues sleep); Open MPI's own yielding would cost a time slice on a busy machine. */
+	setenv("OMPI_MCA_mpi_yield_when_idle", "0", false);
 	limit_begin("MPI_Init", world->name, world->dev->timeout);
 	MPI_Initialized(&ready);
 	if (!ready)

@@ -1,6 +1,5 @@
 #include "dev/cpu/queue.h"
 
-#include <sched.h>
 #include <time.h>
 
 static double now(void)
@@ -71,13 +70,12 @@ static const struct work *culprit(const struct queues *s, struct mark m)
 }
 
 /* A peer that is nearly there is met soonest by asking again and again; one that is still computing may be on this very
- * core, which asking would take from it. */
+ * core, which asking would take from it. Yielding is no way between: on a busy machine the core comes back a whole time
+ * slice later, while one who slept is let in at once. */
 static void rest(double waited)
 {
-	enum { PATIENCE_US = 100, NAP_US = 30 };
-	if (waited < 1e-6 * PATIENCE_US)
-		sched_yield();
-	else
+	enum { PATIENCE_US = 50, NAP_US = 20 };
+	if (waited >= 1e-6 * PATIENCE_US)
 		nanosleep(&(struct timespec){.tv_nsec = NAP_US * 1000}, NULL);
 }
 
