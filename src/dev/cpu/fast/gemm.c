@@ -18,7 +18,8 @@ enum {
 	CHUNK = 1536, /* of both dimensions */
 	PANEL_A = TILE_K * TILE_M + PACK_SLACK, /* floats from one panel to the next */
 	PANEL_B = TILE_K * TILE_N + LANES,
-	AHEAD = TILE_N * 4 / (TASK_M / TILE_M), /* bytes to fetch ahead a step of the sum */
+	STEPS = 16,
+	AHEAD = TILE_N * 4 * STEPS / (TASK_M / TILE_M), /* bytes to fetch ahead in so many steps of the sum */
 };
 
 struct job {
@@ -78,8 +79,24 @@ static void pack_part(void *context, int64_t part, int thread)
 		BY_TYPE(w->op->b.dtype, pack_b, w, part - parts_a);
 }
 
-/* tile = Σ over k of a column of a times a row of b, all in registers. Meanwhile fetches the stretch at `ahead`, as
- * much as the tiles of one column of a task need to fetch a whole panel of b between them. */
+/* One step of the sum: a column of a times a row of b. */
+INLINE void step(vf c[TILE_M][TILE_V], const float *a, const float *b)
+{
+	vf row[TILE_V];
+#pragma GCC unroll 3
+	for (int v = 0; v < TILE_V; v++)
+		row[v] = vf_load(b + v * LANES);
+#pragma GCC unroll 8
+	for (int i = 0; i < TILE_M; i++) {
+		vf x = vf_set(a[i]);
+#pragma GCC unroll 3
+		for (int v = 0; v < TILE_V; v++)
+			c[i][v] = vf_fma(x, row[v], c[i][v]);
+	}
+}
+
+/* tile = Σ over k steps, all in registers. Meanwhile fetches the stretch at `ahead`, as much as the tiles of one column of
+ * a task need to fetch a whole panel of b between them. */
 INLINE void multiply(int64_t k, const float *a, const float *b, const char *ahead, float *tile)
 {
 	vf c[TILE_M][TILE_V];
@@ -88,20 +105,18 @@ INLINE void multiply(int64_t k, const float *a, const float *b, const char *ahea
 #pragma GCC unroll 3
 		for (int v = 0; v < TILE_V; v++)
 			c[i][v] = vf_set(0);
-	for (int64_t kk = 0; kk < k; kk++, a += TILE_M, b += TILE_N) {
-		vf row[TILE_V];
-#pragma GCC unroll 3
-		for (int v = 0; v < TILE_V; v++)
-			row[v] = vf_load(b + v * LANES);
-		__builtin_prefetch(ahead + kk * AHEAD);
-#pragma GCC unroll 8
-		for (int i = 0; i < TILE_M; i++) {
-			vf x = vf_set(a[i]);
-#pragma GCC unroll 3
-			for (int v = 0; v < TILE_V; v++)
-				c[i][v] = vf_fma(x, row[v], c[i][v]);
-		}
+	int64_t kk = 0;
+	for (; kk + STEPS <= k; kk += STEPS) {
+#pragma GCC unroll 4
+		for (int line = 0; line < AHEAD; line += 64)
+			__builtin_prefetch(ahead + line, 0, 2);
+		ahead += AHEAD;
+#pragma GCC unroll 4
+		for (int i = 0; i < STEPS; i++, a += TILE_M, b += TILE_N)
+			step(c, a, b);
 	}
+	for (; kk < k; kk++, a += TILE_M, b += TILE_N)
+		step(c, a, b);
 #pragma GCC unroll 8
 	for (int i = 0; i < TILE_M; i++)
 #pragma GCC unroll 3
@@ -158,7 +173,7 @@ static void compute_part(void *context, int64_t part, int thread)
 	for (int64_t j = j0; j < j1; j += TILE_N) {
 		const float *b = w->b + j / TILE_N * PANEL_B;
 		const char *ahead = (const char *)(j + TILE_N < j1 ? b + PANEL_B : b);
-		for (int64_t i = i0; i < i1; i += TILE_M, ahead += w->depth * AHEAD) {
+		for (int64_t i = i0; i < i1; i += TILE_M, ahead += w->depth / STEPS * AHEAD) {
 			for (int64_t r = i; r < least(i + TILE_M, w->rows); r++)
 				for (int v = 0; v < TILE_N; v += 16)
 					__builtin_prefetch(sums_of(w, r, j + v), 1);
