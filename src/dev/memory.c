@@ -18,15 +18,21 @@ void memory_measure(struct memory *m)
 		arena_measure(&m->arena[k], memory_name((enum memory_kind)k));
 }
 
-static bool too_much(const struct memory *m, struct device *dev, struct error *e)
+char *memory_list(char buf[MEMORY_LIST], const struct memory *m)
 {
-	char list[512], bytes[32];
+	char bytes[32];
 	int n = 0;
 	for (int k = 0; k < MEMORY_KINDS; k++)
-		n += snprintf(list + n, sizeof list - (size_t)n, "%s%s %s", k ? ", " : "",
+		n += snprintf(buf + n, (size_t)(MEMORY_LIST - n), "%s%s %s", k ? ", " : "",
 			      memory_name((enum memory_kind)k), text_bytes(bytes, sizeof bytes, m->arena[k].used));
+	return buf;
+}
+
+static bool too_much(const struct memory *m, struct device *dev, struct error *e)
+{
+	char list[MEMORY_LIST], bytes[32];
 	return error_set(e, CODE_MACHINE, "%s has too little memory: the run needs %s (%s)", dev_name(dev),
-			 text_bytes(bytes, sizeof bytes, memory_bytes(m)), list);
+			 text_bytes(bytes, sizeof bytes, memory_bytes(m)), memory_list(list, m));
 }
 
 bool memory_open(struct memory *m, struct device *dev, struct error *e)

@@ -37,6 +37,10 @@ void memory_close(struct memory *m);
 
 size_t memory_bytes(const struct memory *m); /* all kinds */
 
+/* Bytes by kind: "weights 1.2 GiB, gradients 2.4 GiB, …". Returns buf. */
+enum { MEMORY_LIST = 384 };
+char *memory_list(char buf[MEMORY_LIST], const struct memory *m);
+
 /* One tensor over all that the arena has handed out, in elements of `dtype`: the arena's padding included. For sums
  * over ranks of a whole arena. */
 struct tensor memory_whole(const struct memory *m, enum memory_kind kind, enum dtype dtype);

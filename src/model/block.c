@@ -25,57 +25,22 @@ void block_build(struct block *b, const struct env *env, struct memory *memory, 
 	linear_build(&b->down, env, memory, m->ffn / tp, m->bias, name);
 }
 
-static struct tensor take_qkv(const struct block *b, struct memory *memory, enum memory_kind kind)
-{
-	const struct model_settings *m = b->env->model;
-	int64_t shape[] = {b->env->tokens, b->kv_heads, b->heads / b->kv_heads + 2, m->head_size};
-	return arena_tensor(&memory->arena[kind], b->env->dtype, 4, shape);
-}
-
-static struct tensor take_heads(const struct block *b, struct memory *memory, enum memory_kind kind)
-{
-	int64_t shape[] = {b->env->tokens, b->heads, b->env->model->head_size};
-	return arena_tensor(&memory->arena[kind], b->env->dtype, 3, shape);
-}
-
-static struct tensor take_lse(const struct block *b, struct memory *memory, enum memory_kind kind)
-{
-	int64_t shape[] = {b->env->batch, b->heads, b->env->model->sequence};
-	return arena_tensor(&memory->arena[kind], dtype_sum(b->env->dtype), 3, shape);
-}
-
-void block_build_saved(struct block_saved *s, const struct block *b, struct memory *memory)
-{
-	const struct env *env = b->env;
-	int64_t C = env->model->hidden, F = b->up.out;
-	*s = (struct block_saved){
-		.n1 = env_rows(env, memory, MEMORY_ACTIVATIONS, C),
-		.qkv = take_qkv(b, memory, MEMORY_ACTIVATIONS),
-		.a = take_heads(b, memory, MEMORY_ACTIVATIONS),
-		.lse = take_lse(b, memory, MEMORY_ACTIVATIONS),
-		.x1 = env_rows(env, memory, MEMORY_ACTIVATIONS, C),
-		.n2 = env_rows(env, memory, MEMORY_ACTIVATIONS, C),
-		.pre = env_tokens(env, memory, MEMORY_ACTIVATIONS, F),
-		.g = env_tokens(env, memory, MEMORY_ACTIVATIONS, F),
-	};
-	norm_build_saved(&s->norm1, env, memory, MEMORY_ACTIVATIONS);
-	norm_build_saved(&s->norm2, env, memory, MEMORY_ACTIVATIONS);
-}
-
-void block_build_scratch(struct block_scratch *s, const struct block *b, struct memory *memory, bool split)
+void block_build_scratch(struct block_scratch *s, const struct block *b, unsigned kept, bool split,
+			 struct memory *memory)
 {
 	const struct env *env = b->env;
 	int64_t C = env->model->hidden, F = b->up.out;
 	*s = (struct block_scratch){
 		.rows = env_rows(env, memory, MEMORY_SCRATCH, C),
 		.dx1 = env_rows(env, memory, MEMORY_SCRATCH, C),
-		.da = take_heads(b, memory, MEMORY_SCRATCH),
-		.dqkv = take_qkv(b, memory, MEMORY_SCRATCH),
+		.da = block_heads(b, memory, MEMORY_SCRATCH),
+		.dqkv = block_qkv(b, memory, MEMORY_SCRATCH),
 		.dpre = env_tokens(env, memory, MEMORY_SCRATCH, F),
-		.delta = take_lse(b, memory, MEMORY_SCRATCH),
+		.delta = block_lse(b, memory, MEMORY_SCRATCH),
 	};
 	if (env->model->dropout > 0 || split)
 		s->branch = env_rows(env, memory, MEMORY_SCRATCH, C);
+	block_build_again(&s->again, b, kept, memory, MEMORY_SCRATCH);
 }
 
 /* A tensor [N, …] as the matrix [N, rest]. */
@@ -84,28 +49,49 @@ static struct tensor rows(struct tensor t)
 	return tensor_as_rows(t, t.shape[0]);
 }
 
-void block_forward(const struct block *b, const struct block_saved *s, const struct block_scratch *w, struct tensor y,
-		   const struct pass *pass)
+static struct dropout dropout_at(const struct block *b, const struct pass *pass, enum dropout_kind kind)
+{
+	return env_dropout(b->env, pass, b->layer, kind);
+}
+
+/* Computes, of the tensors between x and y, those that are in the set: what they come from is there or in it. */
+static void compute(const struct block *b, const struct block_saved *s, const struct block_scratch *w, unsigned set,
+		    const struct pass *pass)
 {
 	const struct env *env = b->env;
 	const struct model_settings *m = env->model;
 
-	norm_forward(&b->norm1, &s->norm1, s->n1, s->x);
-	linear_column_forward(&b->qkv, rows(s->qkv), s->n1);
-	op_attention_forward(env->dev, &(struct op_attention_forward){
-		.out = s->a, .lse = s->lse, .qkv = s->qkv, .sequence = m->sequence,
-		.scale = 1.0 / sqrt((double)m->head_size),
-		.dropout = env_dropout(env, pass, b->layer, DROPOUT_ATTENTION),
-		.first_head = b->heads * env->tensor_rank,
-	});
-	linear_row_forward(&b->out, w->rows, rows(s->a));
-	norm_residual_forward(&b->norm2, &s->norm2, s->n2, s->x1, s->x, w->rows, linear_bias(&b->out),
-			      env_dropout(env, pass, b->layer, DROPOUT_ATTENTION_OUT));
-	linear_gelu_forward(&b->up, s->g, s->pre, s->n2);
+	if (set & 1 << BLOCK_N1)
+		norm_forward(&b->norm1, &s->norm1, s->n1, s->x);
+	if (set & 1 << BLOCK_QKV)
+		linear_column_forward(&b->qkv, rows(s->qkv), s->n1);
+	if (set & 1 << BLOCK_A)
+		op_attention_forward(env->dev, &(struct op_attention_forward){
+			.out = s->a, .lse = s->lse, .qkv = s->qkv, .sequence = m->sequence,
+			.scale = 1.0 / sqrt((double)m->head_size), .dropout = dropout_at(b, pass, DROPOUT_ATTENTION),
+			.first_head = b->heads * env->tensor_rank,
+		});
+	if (set & 1 << BLOCK_X1) {
+		linear_row_forward(&b->out, w->rows, rows(s->a));
+		norm_residual_forward(&b->norm2, &s->norm2, s->n2, s->x1, s->x, w->rows, linear_bias(&b->out),
+				      dropout_at(b, pass, DROPOUT_ATTENTION_OUT));
+	} else if (set & 1 << BLOCK_N2) {
+		norm_forward(&b->norm2, &s->norm2, s->n2, s->x1);
+	}
+	if (set & 1 << BLOCK_PRE)
+		linear_gelu_forward(&b->up, s->g, s->pre, s->n2);
+	else if (set & 1 << BLOCK_G)
+		op_gelu_forward(env->dev, &(struct op_gelu_forward){.out = s->g, .x = s->pre, .gelu = m->activation});
+}
+
+void block_forward(const struct block *b, const struct block_saved *s, const struct block_scratch *w, struct tensor y,
+		   const struct pass *pass)
+{
+	compute(b, s, w, BLOCK_ALL, pass);
 	linear_row_forward(&b->down, w->rows, s->g);
-	op_residual_forward(env->dev, &(struct op_residual_forward){
+	op_residual_forward(b->env->dev, &(struct op_residual_forward){
 		.sum = y, .residual = s->x1, .x = w->rows, .bias = linear_bias(&b->down),
-		.dropout = env_dropout(env, pass, b->layer, DROPOUT_MLP_OUT),
+		.dropout = dropout_at(b, pass, DROPOUT_MLP_OUT),
 	});
 }
 
@@ -150,7 +136,8 @@ void block_backward(const struct block *b, enum backward_parts parts, struct blo
 		weight_backward(b, s);
 		return;
 	}
-	struct tensor dm = branch_backward(b, &b->down, w, d, env_dropout(env, pass, b->layer, DROPOUT_MLP_OUT), split);
+	compute(b, s, w, ~s->kept, pass);
+	struct tensor dm = branch_backward(b, &b->down, w, d, dropout_at(b, pass, DROPOUT_MLP_OUT), split);
 	linear_row_gelu_backward(&b->down, parts, w->dpre, dm, s->g, s->pre);
 	linear_column_backward(&b->up, parts, w->rows, w->dpre, s->n2);
 	norm_backward(&b->norm2, &s->norm2, w->dx1, w->rows, d, s->x1);
@@ -159,14 +146,12 @@ void block_backward(const struct block *b, enum backward_parts parts, struct blo
 		swap(&s->x1, &w->branch);
 	}
 
-	struct tensor dout = branch_backward(b, &b->out, w, w->dx1,
-					     env_dropout(env, pass, b->layer, DROPOUT_ATTENTION_OUT), split);
+	struct tensor dout = branch_backward(b, &b->out, w, w->dx1, dropout_at(b, pass, DROPOUT_ATTENTION_OUT), split);
 	linear_row_backward(&b->out, parts, rows(w->da), dout, rows(s->a));
 	op_attention_backward(env->dev, &(struct op_attention_backward){
 		.dqkv = w->dqkv, .delta = w->delta, .dout = w->da, .out = s->a, .lse = s->lse, .qkv = s->qkv,
 		.sequence = m->sequence, .scale = 1.0 / sqrt((double)m->head_size),
-		.dropout = env_dropout(env, pass, b->layer, DROPOUT_ATTENTION),
-		.first_head = b->heads * env->tensor_rank,
+		.dropout = dropout_at(b, pass, DROPOUT_ATTENTION), .first_head = b->heads * env->tensor_rank,
 	});
 	linear_column_backward(&b->qkv, parts, w->rows, rows(w->dqkv), s->n1);
 	norm_backward(&b->norm1, &s->norm1, d, w->rows, w->dx1, s->x);

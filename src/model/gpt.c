@@ -9,21 +9,35 @@ static void *zeroed(size_t count, size_t size)
 	return p;
 }
 
-static void build_slot(struct gpt *g, struct gpt_slot *s, int64_t layers, struct memory *memory)
+/* What position i of a slot keeps. */
+static unsigned kept_at(const struct gpt_options *o, int64_t i)
+{
+	return o->kept ? o->kept[i] : BLOCK_ALL;
+}
+
+static void build_slot(struct gpt *g, struct gpt_slot *s, const struct gpt_options *o, struct memory *memory)
 {
 	struct arena *a = &memory->arena[MEMORY_ACTIVATIONS];
-	*s = (struct gpt_slot){.blocks = zeroed((size_t)layers, sizeof *s->blocks)};
+	*s = (struct gpt_slot){.wait = -1, .blocks = zeroed((size_t)g->positions, sizeof *s->blocks)};
 	if (g->first) {
 		s->tokens = arena_1d(a, I32, g->env.tokens);
 		s->order = arena_1d(a, I32, g->env.tokens);
 	}
 	if (g->last)
 		s->targets = arena_1d(a, I32, g->env.tokens);
-	for (int64_t i = 0; i < layers; i++) {
-		block_build_saved(&s->blocks[i], &g->chunks[0].blocks[0], memory);
+	for (int64_t i = 0; i < g->positions; i++) {
+		block_build_saved(&s->blocks[i], &g->chunks[0].blocks[0], kept_at(o, i), &g->scratch.again, memory);
 		if (i > 0)
 			s->blocks[i].x = env_rows(&g->env, memory, MEMORY_ACTIVATIONS, g->env.model->hidden);
 	}
+}
+
+static void build_waits(struct gpt *g, const struct gpt_options *o, struct memory *memory)
+{
+	g->waits = zeroed((size_t)(g->wait_count * g->positions) + 1, sizeof *g->waits);
+	for (int64_t i = 0; i < g->wait_count * g->positions; i++)
+		block_build_again(&g->waits[i], &g->chunks[0].blocks[0], kept_at(o, i % g->positions), memory,
+				  MEMORY_ACTIVATIONS);
 }
 
 /* At any time no more of them than slots are kept for a backward; the others are for what comes early. */
@@ -35,10 +49,9 @@ static void build_inputs(struct gpt *g, struct memory *memory)
 					g->env.model->hidden);
 }
 
-/* Returns the layers of the largest chunk. */
-static int64_t build_chunks(struct gpt *g, const struct gpt_options *o, struct memory *memory)
+static void build_chunks(struct gpt *g, const struct gpt_options *o, struct memory *memory)
 {
-	int64_t first_layer = 0, largest = 0;
+	int64_t first_layer = 0;
 	g->chunks = zeroed((size_t)o->chunks, sizeof *g->chunks);
 	for (int i = 0; i < o->stages * o->chunks; i++) {
 		int64_t layers = o->layers_of[i];
@@ -52,11 +65,10 @@ static int64_t build_chunks(struct gpt *g, const struct gpt_options *o, struct m
 			for (int64_t j = 0; j < layers; j++)
 				block_build(&c->blocks[j], &g->env, memory, first_layer + j);
 			g->layers += layers;
-			largest = layers > largest ? layers : largest;
+			g->positions = layers > g->positions ? layers : g->positions;
 		}
 		first_layer += layers;
 	}
-	return largest;
 }
 
 void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory)
@@ -71,6 +83,7 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 		},
 		.first = o->stage == 0, .last = o->stage == o->stages - 1,
 		.chunk_count = o->chunks, .slot_count = o->slots, .input_count = o->inputs,
+		.wait_count = o->waits,
 	};
 	struct env *env = &g->env;
 	env->rows = env->sequence ? env->tokens / env->tensor_size : env->tokens;
@@ -79,16 +92,20 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 	env_build(env, memory);
 	if (g->first)
 		embedding_build(&g->embedding, &g->env, memory);
-	int64_t largest = build_chunks(g, o, memory);
-	block_build_scratch(&g->scratch, &g->chunks[0].blocks[0], memory, o->split);
+	build_chunks(g, o, memory);
+	unsigned kept = BLOCK_ALL;
+	for (int64_t i = 0; i < g->positions; i++)
+		kept &= kept_at(o, i);
+	block_build_scratch(&g->scratch, &g->chunks[0].blocks[0], kept, o->waits > 0, memory);
 	if (g->last) {
 		head_build(&g->head, &g->env, memory, g->first ? g->embedding.token : NULL);
 		g->last_x = env_rows(&g->env, memory, MEMORY_SCRATCH, o->model->hidden);
 	}
 	g->slots = zeroed((size_t)o->slots, sizeof *g->slots);
 	build_inputs(g, memory);
+	build_waits(g, o, memory);
 	for (int i = 0; i < o->slots; i++) {
-		build_slot(g, &g->slots[i], largest, memory);
+		build_slot(g, &g->slots[i], o, memory);
 		gpt_place(g, i, 0, i, &(struct pass){0});
 	}
 }
@@ -99,6 +116,7 @@ void gpt_finish(struct gpt *g)
 		free(g->slots[i].blocks);
 	free(g->slots);
 	free(g->inputs);
+	free(g->waits);
 	for (int i = 0; i < g->chunk_count; i++)
 		free(g->chunks[i].blocks);
 	free(g->chunks);
@@ -161,14 +179,41 @@ void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor t
 		head_loss(&g->head, g->last_x, s->targets, totals, d, &s->pass);
 }
 
+/* Between the parts of its backward a slot has what it does not keep to itself. */
+static void begin_wait(struct gpt *g, struct gpt_slot *s)
+{
+	bool taken;
+	s->wait = -1;
+	do {
+		taken = false;
+		s->wait++;
+		for (int i = 0; i < g->slot_count; i++)
+			taken |= &g->slots[i] != s && g->slots[i].wait == s->wait;
+	} while (taken);
+	check(s->wait < g->wait_count);
+	for (int64_t i = 0; i < g->positions; i++)
+		block_saved_lend(&s->blocks[i], &g->waits[s->wait * g->positions + i]);
+}
+
+static void end_wait(struct gpt *g, struct gpt_slot *s)
+{
+	for (int64_t i = 0; i < g->positions; i++)
+		block_saved_return(&s->blocks[i], &g->waits[s->wait * g->positions + i], &g->scratch.again);
+	s->wait = -1;
+}
+
 void gpt_backward(struct gpt *g, int slot, enum backward_parts parts, struct tensor d)
 {
 	check(slot >= 0 && slot < g->slot_count);
-	const struct gpt_slot *s = &g->slots[slot];
+	struct gpt_slot *s = &g->slots[slot];
 	const struct gpt_chunk *c = &g->chunks[s->chunk];
+	if (parts == BACKWARD_INPUT)
+		begin_wait(g, s);
 	for (int64_t i = c->layers - 1; i >= 0; i--)
 		block_backward(&c->blocks[i], parts, &s->blocks[i], &g->scratch, d, &s->pass);
 	g->inputs[s->input] = s->blocks[0].x; /* split: another one's memory now */
+	if (parts == BACKWARD_WEIGHT)
+		end_wait(g, s);
 	if (c->first && parts & BACKWARD_INPUT)
 		embedding_backward(&g->embedding, d, s->tokens, s->order, &s->pass);
 }

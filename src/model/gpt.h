@@ -17,8 +17,9 @@ struct gpt_slot {
 	struct tensor tokens;  /* I32 [N]; first stage */
 	struct tensor order;   /* I32 [N], rows sorted by token; first stage */
 	struct tensor targets; /* I32 [N], −1: masked; last stage */
-	struct block_saved *blocks; /* as many as the largest chunk has */
+	struct block_saved *blocks; /* [positions] */
 	int chunk; /* whose micro-batch it holds */
+	int wait;  /* between the parts of a backward: which of gpt.waits it has; else −1 */
 	int input; /* buffer that blocks[0].x is */
 	struct pass pass;
 };
@@ -33,6 +34,7 @@ struct gpt {
 	struct env env;
 	bool first, last;           /* whether the first, the last virtual stage is here */
 	int64_t layers;             /* of all chunks */
+	int64_t positions;          /* of blocks in a slot: the layers of the largest chunk */
 	struct embedding embedding; /* first */
 	struct gpt_chunk *chunks;
 	int chunk_count;
@@ -41,6 +43,8 @@ struct gpt {
 	struct tensor last_x;       /* [rows, C], the last block's output; last */
 	struct gpt_slot *slots;
 	int slot_count;
+	struct block_saved *waits;  /* [wait_count·positions] for slots between two parts: what they do not keep */
+	int wait_count;
 	struct tensor *inputs;      /* [rows, C] each */
 	int input_count;
 };
@@ -56,9 +60,10 @@ struct gpt_options {
 	int64_t batch; /* B */
 	bool sequence; /* sequence parallelism, where there is more than one tensor rank; B·T must divide by them */
 	uint64_t seed;
+	const unsigned *kept; /* [positions], what the block there keeps; NULL: all. Read by gpt_build alone */
 	int slots;
 	int inputs; /* at least as many as slots */
-	bool split; /* parts of a backward will be called apart */
+	int waits;  /* micro-batches at most between the parts of their backward; 0: they are never apart */
 };
 
 /* Builds the rank's part from arenas: once to measure, once for real (memory.h). The table's settings and params must live

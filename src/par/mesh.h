@@ -18,6 +18,9 @@ enum sequence_choice { SEQUENCE_AUTO, SEQUENCE_ON, SEQUENCE_OFF };
 /* In which order a pipeline rank runs forwards and backwards (train/schedule.h). */
 enum pipeline_schedule { PIPELINE_1F1B, PIPELINE_INTERLEAVED, PIPELINE_ZERO_BUBBLE };
 
+/* What is kept from forward to backward, and what is computed again (model/recompute.h). */
+enum recompute_choice { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL, RECOMPUTE_AUTO };
+
 /* [parallel] of the settings. */
 struct parallel_settings {
 	int64_t data;     /* 0: auto, world / (tensor·pipeline) */
@@ -26,6 +29,7 @@ struct parallel_settings {
 	int64_t chunks; /* of the model on a pipeline rank: chunk v of rank p is virtual stage v·pipeline + p */
 	enum pipeline_schedule schedule;
 	enum sequence_choice sequence;
+	enum recompute_choice recompute;
 	const char *stages; /* "auto" or layers of each virtual stage: "9,10,10,9" */
 };
 

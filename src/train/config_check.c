@@ -147,10 +147,18 @@ static bool check_run(const struct config *c, struct error *e)
 	return true;
 }
 
+static bool check_memory(const struct config *c, struct error *e)
+{
+	if (c->parallel.recompute == RECOMPUTE_AUTO && c->device.memory == 0)
+		return wrong(c, e, "parallel.recompute = auto fits a rank into device.memory, which is auto: give it a number, as in "
+			     "70Gi");
+	return true;
+}
+
 bool config_check(const struct config *c, struct error *e)
 {
 	return check_model(c, e) && check_stages(c, e) && check_batch(c, e) && check_optimizer(c, e) &&
-	       check_precision(c, e) && check_run(c, e);
+	       check_precision(c, e) && check_memory(c, e) && check_run(c, e);
 }
 
 /* Settings that only count beside another one. */

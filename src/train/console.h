@@ -22,10 +22,11 @@ struct console_summary {
 	int64_t parameters;
 	const struct memory *memory; /* of rank 0 */
 	size_t workspace;            /* the device's own, beside it */
+	const char *recomputed;      /* what rank 0 computes again in backward */
 	const char *device;
 };
 
-/* Prints it: model, batch, mesh and stages, precision, device, memory by kind. */
+/* Prints it: model, batch, mesh and stages, precision, device, memory by kind, what is computed again. */
 void console_summary(const struct console_summary *s);
 
 struct console;

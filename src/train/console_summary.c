@@ -76,6 +76,14 @@ static void memory(const struct console_summary *s)
 	log_info("             %sworkspace %s", line, text_bytes(text, sizeof text, s->workspace));
 }
 
+static void recompute(const struct console_summary *s)
+{
+	char name[SETTING_ROOM];
+	if (s->config->parallel.recompute != RECOMPUTE_NONE)
+		log_info("  recompute  %s: %s", setting_print(setting_find("parallel", "recompute"), s->config, name),
+			 s->recomputed);
+}
+
 void console_summary(const struct console_summary *s)
 {
 	const struct config *c = s->config;
@@ -86,4 +94,5 @@ void console_summary(const struct console_summary *s)
 	precision(s);
 	log_info("  device     %s", s->device);
 	memory(s);
+	recompute(s);
 }

@@ -1,5 +1,7 @@
 #include "train/run.h"
 
+#include "model/recompute.h"
+
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -89,8 +91,8 @@ static void build(struct run *r, struct device *dev)
 		.tensor_size = tensor, .tensor_rank = m->at[AXIS_TENSOR], .stage = stage, .stages = stages,
 		.chunks = chunks, .layers_of = r->stage_layers, .batch = c->batch.micro,
 		.sequence = sequence_on(c, tensor),
-		.seed = (uint64_t)c->run.seed, .slots = r->step.train.slots, .inputs = r->step.train.inputs,
-		.split = r->step.split,
+		.seed = (uint64_t)c->run.seed, .kept = r->kept, .slots = r->step.train.slots,
+		.inputs = r->step.train.inputs, .waits = r->step.waits,
 	}, &r->memory);
 	step_build(&r->step, &r->gpt, &r->memory);
 	grad_build(&r->grad, &(struct grad_options){
@@ -119,6 +121,29 @@ static bool split_layers(struct run *r, struct error *e)
 			   head_flops(&c->model) / layer_flops(&c->model), c->parallel.stages, e);
 }
 
+/* Leaves memory as the run that fits will need it. */
+static bool measure(struct run *r, struct comm *world, struct error *e)
+{
+	const struct config *c = r->config;
+	r->kept = calloc((size_t)c->model.layers, sizeof *r->kept);
+	check(r->kept);
+	for (int64_t i = 0; i < c->model.layers; i++)
+		r->kept[i] = recompute_kept(c->parallel.recompute);
+	memory_measure(&r->memory);
+	build(r, NULL);
+	struct dev_limits limits = gpt_limits(&r->gpt);
+	if (!agreed(world, e, dev_reserve(r->dev, &limits, e)))
+		return false;
+	if (c->parallel.recompute == RECOMPUTE_AUTO) {
+		run_fit_memory(r);
+		take_apart(r);
+		memory_measure(&r->memory);
+		build(r, NULL);
+	}
+	take_apart(r);
+	return true;
+}
+
 bool run_open(struct run *r, const struct config *config, const struct mesh *mesh, struct device *dev,
 	      struct comm *world, struct error *e)
 {
@@ -129,11 +154,7 @@ bool run_open(struct run *r, const struct config *config, const struct mesh *mes
 		run_close(r);
 		return false;
 	}
-	memory_measure(&r->memory);
-	build(r, NULL);
-	struct dev_limits limits = gpt_limits(&r->gpt);
-	take_apart(r);
-	if (!agreed(world, e, dev_reserve(dev, &limits, e) && memory_open(&r->memory, dev, e))) {
+	if (!measure(r, world, e) || !agreed(world, e, run_check_memory(r, e) && memory_open(&r->memory, dev, e))) {
 		run_close(r);
 		return false;
 	}
@@ -151,6 +172,7 @@ void run_close(struct run *r)
 	memory_close(&r->memory);
 	groups_close(&r->groups);
 	free(r->stage_layers);
+	free(r->kept);
 	*r = (struct run){0};
 }
 

@@ -17,6 +17,7 @@ struct run {
 	struct device *dev;
 	struct mesh mesh;
 	int64_t *stage_layers; /* [stages·chunks], of the virtual stages */
+	unsigned *kept;        /* [layers] what the blocks of a slot keep, by position (model/block_saved.h) */
 	struct groups groups;
 	struct memory memory;
 	struct param_table params;
@@ -35,6 +36,13 @@ bool run_open(struct run *r, const struct config *config, const struct mesh *mes
 	      struct comm *world, struct error *e);
 void run_close(struct run *r);
 
+/* For recompute = auto, while the run is built with all kept on measured memory: sets `kept` to the cheapest choice that
+ * fits device.memory, the same on all tensor ranks. Collective over them. Both are run_open's. */
+void run_fit_memory(struct run *r);
+
+/* Whether what was measured fits device.memory. Fails: CODE_USAGE with what would need less. */
+bool run_check_memory(const struct run *r, struct error *e);
+
 /* The rules of the step that the settings stand for. */
 struct step_rules run_rules(const struct config *config);
 
@@ -47,7 +55,7 @@ struct scalars run_scalars(const struct config *config);
 /* Compares the token table's copies on the first and the last stage. Collective. Ends the job where they differ. */
 void run_compare_ends(struct run *r);
 
-/* FLOPs of a global step (design "Numbers"), without recompute. */
+/* FLOPs of a global step (design "Numbers"), without what is computed again: of mfu and tflops_per_device. */
 double run_step_flops(const struct config *config);
 
 #endif

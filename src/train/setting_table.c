@@ -61,6 +61,10 @@ const struct setting setting_table[] = {
 	{"parallel", "sequence", SETTING_CHOICE, AT(parallel.sequence), "auto",
 	 .choices = CHOICES({"auto", SEQUENCE_AUTO}, {"true", SEQUENCE_ON}, {"false", SEQUENCE_OFF}),
 	 .help = "tensor ranks share norms, dropout and residuals by tokens; auto: where they divide"},
+	{"parallel", "recompute", SETTING_CHOICE, AT(parallel.recompute), "none",
+	 .choices = CHOICES({"none", RECOMPUTE_NONE}, {"selective", RECOMPUTE_SELECTIVE}, {"full", RECOMPUTE_FULL},
+			    {"auto", RECOMPUTE_AUTO}),
+	 .help = "again in backward: selective norms and GELUs, full layers, auto the cheapest that fits device.memory"},
 	{"parallel", "stages", SETTING_TEXT, AT(parallel.stages), "auto",
 	 .help = "layers of each stage (pipeline*chunks of them), as in 9,10,10,9; auto balances the head in"},
 
@@ -140,6 +144,8 @@ const struct setting setting_table[] = {
 	 .help = "what computes"},
 	{"device", "threads", SETTING_COUNT, AT(device.threads), "auto", "[1, 4096]", "auto",
 	 .help = "of each rank; auto: its share of the cores"},
+	{"device", "memory", SETTING_COUNT, AT(device.memory), "auto", "[1, inf)", "auto",
+	 .help = "bytes that each rank may take; auto: what there is"},
 
 	{"launch", "init_timeout", SETTING_NUMBER, AT(launch.init_timeout), "300", "[0, inf)",
 	 .help = "seconds for all ranks to meet; 0: no limit"},

@@ -77,6 +77,7 @@ struct log_settings {
 struct device_settings {
 	const char *backend; /* "auto" or the name of one */
 	int64_t threads;     /* 0: auto */
+	int64_t memory;      /* bytes that a rank may take; 0: auto */
 };
 
 struct launch_settings {

@@ -20,8 +20,11 @@ void step_plan(struct step *s, const struct step_options *o)
 	schedule_make(&s->train, &(struct schedule_options){
 		.kind = o->schedule, .stages = o->stages, .stage = o->stage, .chunks = o->chunks, .micros = o->micros,
 	});
-	for (int i = 0; i < s->train.count; i++)
-		s->split |= s->train.actions[i].kind == ACTION_BACKWARD_INPUT;
+	for (int i = 0, waiting = 0; i < s->train.count; i++) {
+		enum action_kind kind = s->train.actions[i].kind;
+		waiting += (kind == ACTION_BACKWARD_INPUT) - (kind == ACTION_BACKWARD_WEIGHT);
+		s->waits = waiting > s->waits ? waiting : s->waits;
+	}
 	s->ended = marks_for(&s->train);
 	check(s->train.outputs <= STEP_BUFFERS && s->train.gradients <= STEP_BUFFERS);
 }

@@ -18,7 +18,7 @@ struct step {
 	int stage, stages, chunks;
 	int data_rank, data_size;
 	struct schedule train;
-	bool split;                    /* whether it runs parts of a backward apart */
+	int waits;                     /* micro-batches at most between parts of a backward */
 	struct mark *ended;            /* [train.exchanges]: each of them */
 	struct tensor y[STEP_BUFFERS]; /* outputs, activations to the next stage [N, C] */
 	struct tensor d[STEP_BUFFERS]; /* gradients from the next and to the previous stage [N, C] */
@@ -33,7 +33,7 @@ struct step_options {
 	int micros; /* of a rank and step */
 };
 
-/* Makes the schedule: train.slots, train.inputs and split are what the stage must be built with (gpt_options). */
+/* Makes the schedule: train.slots, train.inputs and waits are what the stage must be built with (gpt_options). */
 void step_plan(struct step *s, const struct step_options *o);
 
 /* Takes the buffers. With the stage as built. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "model/recompute.h"
 #include "train/train.h"
 
 static bool agreed(struct comm *world, struct error *e, bool good)
@@ -154,10 +155,14 @@ static void tell_start(struct train *t)
 {
 	const struct config *c = t->config;
 	const struct run *r = &t->run;
+	struct block_row rows[BLOCK_TENSORS];
+	char recomputed[RECOMPUTE_ROOM];
 
+	block_rows(rows, &r->gpt.chunks[0].blocks[0]);
 	console_summary(&(struct console_summary){
 		.config = c, .mesh = &r->mesh, .stage_layers = r->stage_layers, .parameters = param_total(&r->params),
 		.memory = &r->memory, .workspace = dev_workspace(t->dev), .device = dev_name(t->dev),
+		.recomputed = recompute_text(recomputed, r->kept, r->gpt.positions, rows),
 	});
 	t->console = console_open(t->scalars.step, c->run.steps, c->log.every);
 	metrics_start(t->metrics, comm_size(t->world), dev_name(t->dev));

@@ -32,7 +32,7 @@ static void build(struct rig *r, struct device *dev, struct memory *memory)
 	struct gpt_options o = {
 		.model = &r->settings, .params = &r->params, .dev = dev, .tensor_size = 1,
 		.stages = 1, .chunks = 1, .layers_of = &r->settings.layers, .batch = B, .seed = 7, .slots = SLOTS,
-		.inputs = SLOTS, .split = true,
+		.inputs = SLOTS, .waits = 2,
 	};
 	gpt_build(&r->gpt, &o, memory);
 	r->d = env_rows(&r->gpt.env, memory, MEMORY_COMMUNICATION, r->settings.hidden);

@@ -1,8 +1,10 @@
 """Every layout is the same run: losses and gradient norms of 20 steps agree with one rank, in FP32 to 1e-5 and in FP16
 by the curve rule; pipeline depth and schedule with an untied head, and any number of threads, give the same bits; the loss
-does not move with the micro-batch; the quickstart's model learns the same in FP16, BF16 and FP32.
-Usage: layouts.py MTRAIN fp32|fp16|bits|schedules|micro|precision"""
+does not move with the micro-batch; what is computed again gives the same bits in less memory; the quickstart's model learns
+the same in FP16, BF16 and FP32.
+Usage: layouts.py MTRAIN fp32|fp16|bits|schedules|micro|recompute|precision"""
 import os
+import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -154,6 +156,39 @@ def micro(r):
                 r.expect(d <= 1e-5, "micro-batch %d of vocabulary %d: %s differs by %.1e" % (size, vocab, field, d))
 
 
+def recompute(r):
+    """At a fixed layout: none, selective, full, and, where metrics tell what the largest rank takes, auto with room for half of
+    what full saves."""
+    cases = [("fp32-1x1x1", {}, (1, 1, 1, None))]
+    if shutil.which("mpirun"):
+        cases += [
+            ("fp16-1x2x1", {"precision.compute": "fp16"}, (1, 2, 1, None)),
+            ("fp16-1x2x2", {"precision.compute": "fp16", "parallel.sequence": False, "parallel.schedule": "interleaved",
+                            "parallel.chunks": 3}, (1, 2, 2, None)),
+            ("fp16-1x1x3", {"precision.compute": "fp16", "parallel.schedule": "zero-bubble"}, (1, 1, 3, None)),
+        ]
+    for label, more, layout in cases:
+        s, ranks = placed(dict(settings(r, 257, run__steps=6, model__dropout=0.1, model__attention_dropout=0.1,
+                                        optimizer__warmup_steps=2), **more), layout)
+        lines, memory = {}, {}
+        auto = layout[2] == 1
+        for choice in ("none", "selective", "full") + (("auto",) if auto else ()):
+            sets = {"parallel.recompute": choice}
+            if choice == "auto":
+                sets["device.memory"] = most = (memory["none"] + memory["full"]) // 2
+            lines[choice] = r.train("recompute-%s-%s" % (label, choice), dict(s, **sets), ranks)
+            memory[choice] = lines[choice][0]["memory_bytes"]
+            if choice != "none":
+                same_bits(r, "%s, recompute %s" % (label, choice), lines[choice], lines["none"])
+        r.expect(memory["full"] < memory["selective"] < memory["none"], "%s: each takes less: %s" % (label, memory))
+        if not auto:
+            continue
+        r.expect(memory["full"] < memory["auto"] <= most, "%s: auto takes %d of %d" % (label, memory["auto"], most))
+        tight = r.ini("recompute-tight-" + label, dict(s, **{"parallel.recompute": "auto", "device.memory": memory["full"] - 1000}))
+        code, _, err, _ = r.run(ranks, ["--config", tight])
+        r.expect(code == 2 and "even with parallel.recompute = full" in err, "%s: too tight is refused: %s" % (label, err.strip()))
+
+
 def precision(r):
     """The quickstart's model on this project's own sources: validation losses within 1%. 40 steps; the sweep trains it whole."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -184,7 +219,7 @@ def main():
     r = rig.Rig(sys.argv[1])
     for vocab in (257, 1009):
         rig.write_shard(r.path("tokens-%d" % vocab), rig.text_like(vocab, 20000))
-    {"fp32": fp32, "fp16": fp16, "bits": bits, "schedules": schedules, "micro": micro, "precision": precision}[sys.argv[2]](r)
+    {"fp32": fp32, "fp16": fp16, "bits": bits, "schedules": schedules, "micro": micro, "recompute": recompute, "precision": precision}[sys.argv[2]](r)
     r.finish()
 
 

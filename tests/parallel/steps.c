@@ -154,7 +154,8 @@ static void expect_count(const char *what, int64_t got, int64_t want)
  * embedding, one for the head's input gradient; a gather of the loss statistics a block of logits. With it 2 gathers and 2
  * reduce-scatters a layer forward, 4 and 2 backward, a reduce-scatter for the embedding and a gather for its gradient, a
  * gather and a reduce-scatter for the head; and one all-reduce a step of the gradients of whole parameters. A split
- * backward gathers the output gradients of the two row-parallel linears once more. */
+ * backward gathers the output gradients of the two row-parallel linears once more. Selective recompute adds nothing; full
+ * repeats forward's but for the MLP's sum. */
 static void count_tensor(const struct run *run, const struct comm_count *before, const struct comm_count *after)
 {
 	const struct env *env = &run->gpt.env;
@@ -164,6 +165,10 @@ static void count_tensor(const struct run *run, const struct comm_count *before,
 	int64_t twice = run->config->parallel.schedule == PIPELINE_ZERO_BUBBLE && run->step.stage > 0 ? 2 : 0;
 	int64_t gathers = (env->sequence ? micros * ((6 + twice) * layers + first + last) : 0) + micros * last;
 	int64_t scatters = env->sequence ? micros * (4 * layers + first + last) : 0;
+	int64_t again = run->config->parallel.recompute == RECOMPUTE_FULL ? micros * layers : 0;
+	all_reduces += env->sequence ? 0 : again;
+	gathers += env->sequence ? 2 * again : 0;
+	scatters += env->sequence ? again : 0;
 	int64_t calls[COMM_CALLS], moved[COMM_CALLS];
 	for (int i = 0; i < COMM_CALLS; i++) {
 		calls[i] = after->calls[i] - before->calls[i];
@@ -200,6 +205,13 @@ static int64_t slots(const struct run *run)
 	return least(P - p, m);
 }
 
+/* Micro-batches at most between the parts of a backward: the weight part comes as many later as there are ranks before. */
+static int64_t waits(const struct run *run)
+{
+	int64_t p = run->step.stage;
+	return run->config->parallel.schedule == PIPELINE_ZERO_BUBBLE && p > 0 ? least(p + 1, run->micros) : 0;
+}
+
 /* Elements as the arena hands them out. */
 static int64_t bytes(int64_t elements, int64_t size)
 {
@@ -208,19 +220,24 @@ static int64_t bytes(int64_t elements, int64_t size)
 
 /* A slot, also one that waits for its weight part, holds as many blocks as the largest chunk has, each x, n1, x1, n2
  * (rows that are here), qkv, a, pre and g in FP16, and the statistics of norms and softmax; token ids at the ends of the
- * model. */
+ * model. Selective recompute leaves n1, n2 and g out and the norms' statistics with them, full all but x; but for as many
+ * as may wait for weight parts they are there. */
 static int64_t activations(const struct run *run)
 {
 	const struct model_settings *m = &run->config->model;
 	int64_t N = run->gpt.env.tokens, C = m->hidden, F = m->ffn, t = run->gpt.env.tensor_size, largest = 0;
 	int64_t R = run->gpt.env.sequence ? N / t : N;
-	int64_t block = 4 * bytes(R * C, 2) + bytes(N * 3 * C / t, 2) + bytes(N * C / t, 2) + 2 * bytes(N * F / t, 2) +
-			4 * bytes(R, 4) + bytes(N * m->heads / t, 4);
+	int64_t x = bytes(R * C, 2), cheap = 2 * (x + 2 * bytes(R, 4)) + bytes(N * F / t, 2);
+	int64_t dear = x + bytes(N * 3 * C / t, 2) + bytes(N * C / t, 2) + bytes(N * m->heads / t, 4) + bytes(N * F / t, 2);
+	enum recompute_choice choice = run->config->parallel.recompute;
+	int64_t left_out = (choice == RECOMPUTE_FULL ? dear : 0) + (choice == RECOMPUTE_NONE ? 0 : cheap);
+	int64_t block = x + dear + cheap - left_out;
 	for (int v = 0; v < run->config->parallel.chunks; v++) {
 		int64_t here = run->stage_layers[v * run->step.stages + run->step.stage];
 		largest = here > largest ? here : largest;
 	}
-	return slots(run) * (largest * block + (2 * run->gpt.first + run->gpt.last) * bytes(N, 4));
+	return slots(run) * (largest * block + (2 * run->gpt.first + run->gpt.last) * bytes(N, 4)) +
+	       waits(run) * largest * left_out;
 }
 
 /* On the data axis the two arenas of gradients, once a step; between virtual stages an activation and a gradient for each

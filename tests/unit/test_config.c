@@ -283,6 +283,8 @@ static void test_check(void **state)
 		{WHOLE PIPELINE, "parallel.chunks=65536", "use at most 3 chunks"},
 		{WHOLE PIPELINE "chunks = 2\n", "parallel.stages=3,3",
 		 "names 2 stages, but parallel.pipeline = 2 times parallel.chunks = 2 are 4"},
+		{WHOLE, "parallel.recompute=auto", "parallel.recompute = auto fits a rank into device.memory, which is auto: give it a "
+						   "number, as in 70Gi"},
 		{WHOLE, "optimizer.min_lr=1", "optimizer.min_lr = 1 is above optimizer.lr = 0.0006"},
 		{WHOLE, "optimizer.warmup_steps=101", "optimizer.warmup_steps = 101 is above optimizer.decay_steps = 100"},
 		{WHOLE, "precision.loss_scale_initial=0.5", "is below precision.loss_scale_min = 1"},

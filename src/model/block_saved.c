@@ -1,0 +1,162 @@
+#include "model/block_saved.h"
+
+#include "model/block.h"
+
+struct tensor block_qkv(const struct block *b, struct memory *memory, enum memory_kind kind)
+{
+	const struct model_settings *m = b->env->model;
+	int64_t shape[] = {b->env->tokens, b->kv_heads, b->heads / b->kv_heads + 2, m->head_size};
+	return arena_tensor(&memory->arena[kind], b->env->dtype, 4, shape);
+}
+
+struct tensor block_heads(const struct block *b, struct memory *memory, enum memory_kind kind)
+{
+	int64_t shape[] = {b->env->tokens, b->heads, b->env->model->head_size};
+	return arena_tensor(&memory->arena[kind], b->env->dtype, 3, shape);
+}
+
+struct tensor block_lse(const struct block *b, struct memory *memory, enum memory_kind kind)
+{
+	int64_t shape[] = {b->env->batch, b->heads, b->env->model->sequence};
+	return arena_tensor(&memory->arena[kind], dtype_sum(b->env->dtype), 3, shape);
+}
+
+/* One of the tensors, with the statistics that go with it. */
+static void take(struct block_saved *s, const struct block *b, enum block_tensor which, struct memory *memory,
+		 enum memory_kind kind)
+{
+	const struct env *env = b->env;
+	int64_t C = env->model->hidden, F = b->up.out;
+	switch (which) {
+	case BLOCK_X:
+		s->x = env_rows(env, memory, kind, C);
+		break;
+	case BLOCK_N1:
+		s->n1 = env_rows(env, memory, kind, C);
+		norm_build_saved(&s->norm1, env, memory, kind);
+		break;
+	case BLOCK_QKV:
+		s->qkv = block_qkv(b, memory, kind);
+		break;
+	case BLOCK_A:
+		s->a = block_heads(b, memory, kind);
+		s->lse = block_lse(b, memory, kind);
+		break;
+	case BLOCK_X1:
+		s->x1 = env_rows(env, memory, kind, C);
+		break;
+	case BLOCK_N2:
+		s->n2 = env_rows(env, memory, kind, C);
+		norm_build_saved(&s->norm2, env, memory, kind);
+		break;
+	case BLOCK_PRE:
+		s->pre = env_tokens(env, memory, kind, F);
+		break;
+	default:
+		s->g = env_tokens(env, memory, kind, F);
+		break;
+	}
+}
+
+/* All but x that are in `which`. */
+static void take_set(struct block_saved *s, const struct block *b, unsigned which, struct memory *memory,
+		     enum memory_kind kind)
+{
+	for (int i = BLOCK_X + 1; i < BLOCK_TENSORS; i++)
+		if (which >> i & 1)
+			take(s, b, (enum block_tensor)i, memory, kind);
+}
+
+void block_build_saved(struct block_saved *s, const struct block *b, unsigned kept, const struct block_saved *again,
+		       struct memory *memory)
+{
+	*s = *again;
+	s->kept = kept;
+	take_set(s, b, kept, memory, MEMORY_ACTIVATIONS);
+}
+
+void block_build_again(struct block_saved *again, const struct block *b, unsigned kept, struct memory *memory,
+		       enum memory_kind kind)
+{
+	*again = (struct block_saved){0};
+	take_set(again, b, ~kept, memory, kind);
+}
+
+/* The tensors of the set, with the statistics that go with them. */
+static void copy_set(struct block_saved *to, const struct block_saved *from, unsigned which)
+{
+	if (which & 1 << BLOCK_N1) {
+		to->n1 = from->n1;
+		to->norm1 = from->norm1;
+	}
+	if (which & 1 << BLOCK_QKV)
+		to->qkv = from->qkv;
+	if (which & 1 << BLOCK_A) {
+		to->a = from->a;
+		to->lse = from->lse;
+	}
+	if (which & 1 << BLOCK_X1)
+		to->x1 = from->x1;
+	if (which & 1 << BLOCK_N2) {
+		to->n2 = from->n2;
+		to->norm2 = from->norm2;
+	}
+	if (which & 1 << BLOCK_PRE)
+		to->pre = from->pre;
+	if (which & 1 << BLOCK_G)
+		to->g = from->g;
+}
+
+void block_saved_lend(struct block_saved *s, const struct block_saved *own)
+{
+	copy_set(s, own, ~s->kept);
+}
+
+void block_saved_return(struct block_saved *s, struct block_saved *own, const struct block_saved *again)
+{
+	copy_set(own, s, ~s->kept);
+	copy_set(s, again, ~s->kept);
+}
+
+/* y = x·Wᵀ: inputs, weight and output go through memory once. */
+static void count_product(struct block_row *row, const struct env *env, const struct linear *l)
+{
+	double N = (double)env->tokens, in = (double)l->in, out = (double)l->out;
+	row->flops = 2 * N * in * out;
+	row->traffic = (N * in + in * out + N * out) * (double)dtype_size(env->dtype);
+}
+
+void block_rows(struct block_row rows[BLOCK_TENSORS], const struct block *b)
+{
+	static const char *const names[BLOCK_TENSORS][2] = {
+		[BLOCK_X] = {"x", NULL},         [BLOCK_N1] = {"n1", "norm"},     [BLOCK_QKV] = {"qkv", "product"},
+		[BLOCK_A] = {"a", "attention"},  [BLOCK_X1] = {"x1", "product"},  [BLOCK_N2] = {"n2", "norm"},
+		[BLOCK_PRE] = {"pre", "product"}, [BLOCK_G] = {"g", "gelu"},
+	};
+	const struct env *env = b->env;
+	double size = (double)dtype_size(env->dtype), N = (double)env->tokens, here = (double)env->rows;
+	double C = (double)env->model->hidden, T = (double)env->model->sequence;
+	double F = (double)b->up.out, Q = (double)b->out.in;
+
+	for (int i = 0; i < BLOCK_TENSORS; i++) {
+		struct memory measure;
+		struct block_saved s;
+		memory_measure(&measure);
+		take(&s, b, (enum block_tensor)i, &measure, MEMORY_ACTIVATIONS);
+		rows[i] = (struct block_row){
+			.name = names[i][0], .again = names[i][1], .bytes = measure.arena[MEMORY_ACTIVATIONS].used,
+		};
+	}
+	rows[BLOCK_N1].traffic = rows[BLOCK_N2].traffic = 2 * here * C * size;
+	rows[BLOCK_G].traffic = 2 * N * F * size;
+	count_product(&rows[BLOCK_QKV], env, &b->qkv);
+	count_product(&rows[BLOCK_PRE], env, &b->up);
+	count_product(&rows[BLOCK_X1], env, &b->out);
+	rows[BLOCK_X1].traffic += 3 * here * C * size; /* joins the residual stream */
+	rows[BLOCK_A].flops = 2 * N * T * Q; /* the causal half of two products */
+	rows[BLOCK_A].traffic = N * ((double)b->qkv.out + Q) * size;
+	if (env->tensor_size > 1)
+		rows[BLOCK_X1].moved = N * C * size;
+	if (env->sequence)
+		rows[BLOCK_QKV].moved = rows[BLOCK_PRE].moved = N * C * size;
+}
