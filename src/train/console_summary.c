@@ -61,8 +61,10 @@ static void precision(const struct console_summary *s)
 	char line[ROOM] = "";
 	if (p->loss_scale > 0)
 		append(line, "loss scale %.6g", p->loss_scale);
-	else
+	else if (p->compute == F16)
 		append(line, "dynamic loss scale from %.6g", p->loss_scale_initial);
+	else
+		append(line, "no loss scale");
 	log_info("  precision  %s, fp32 master weights, %s", dtype_name(p->compute), line);
 }
 

@@ -75,7 +75,7 @@ const struct setting setting_table[] = {
 	{"precision", "compute", SETTING_CHOICE, AT(precision.compute), "fp16",
 	 .choices = CHOICES({"fp16", F16}, {"bf16", BF16}, {"fp32", F32}), .help = "type of weights and activations"},
 	{"precision", "loss_scale", SETTING_NUMBER, AT(precision.loss_scale), "dynamic", "(0, 16777216]", "dynamic",
-	 .help = "a number fixes it"},
+	 .help = "a number fixes it; dynamic is 1 in bf16 and fp32"},
 	{"precision", "loss_scale_initial", SETTING_NUMBER, AT(precision.loss_scale_initial), "65536", "(0, 16777216]",
 	 .help = "where a dynamic loss scale starts"},
 	{"precision", "loss_scale_window", SETTING_COUNT, AT(precision.loss_scale_window), "1000", "[1, inf)",

@@ -58,16 +58,19 @@ def name(layout):
 
 
 def variants():
-    yield "257", 257, {}
-    yield "1009-dropout", 1009, {"model__dropout": 0.1, "model__attention_dropout": 0.1, "batch__micro": 2}
-    yield "257-untied", 257, {"model__tied": False}
+    """(label, vocabulary, settings, layouts): the first on every layout; the others on a few that use every axis, the sweep
+    on every one too."""
+    few = LAYOUTS if os.environ.get("MTRAIN_SWEEP") else [(1, 2, 2, None), (2, 1, 2, None), (1, 1, 4, "2,1,2,1")]
+    yield "257", 257, {}, LAYOUTS
+    yield "1009-dropout", 1009, {"model__dropout": 0.1, "model__attention_dropout": 0.1, "batch__micro": 2}, few
+    yield "257-untied", 257, {"model__tied": False}, few
 
 
 def fp32(r):
-    for label, vocab, more in variants():
+    for label, vocab, more, layouts in variants():
         s = settings(r, vocab, **more)
         one = r.train("fp32-one-" + label, s)
-        for layout in LAYOUTS:
+        for layout in layouts:
             placed_s, ranks = placed(s, layout)
             got = r.train("fp32-%s-%s" % (name(layout), label), placed_s, ranks)
             for field in ("loss", "grad_norm"):
@@ -76,12 +79,12 @@ def fp32(r):
 
 
 def fp16(r):
-    for label, vocab, more in variants():
+    for label, vocab, more, layouts in variants():
         s = settings(r, vocab, **more)
         exact = r.train("exact-" + label, s)
         half = dict(s, **{"precision.compute": "fp16", "precision.loss_scale_initial": 1024})
         one = r.train("fp16-one-" + label, half)
-        for layout in LAYOUTS:
+        for layout in layouts:
             placed_s, ranks = placed(half, layout)
             got = r.train("fp16-%s-%s" % (name(layout), label), placed_s, ranks)
             for field in ("loss", "grad_norm"):
