@@ -5,7 +5,6 @@
 
 #include "backends.h"
 #include "base/text.h"
-#include "comm/control.h"
 
 static int threads_each(const struct launch *l)
 {
@@ -44,12 +43,11 @@ bool job_open(struct job *j, const struct device_settings *device, double timeou
 	if (!t)
 		return error_set(e, CODE_USAGE, "this build has no way to connect %d ranks: it was made without MPI; start one rank, "
 				 "or install Open MPI and build again", j->launch.size);
-	return comm_open(&j->world, t, j->dev, j->launch.rank, j->launch.size, e) && control_init(j->world, e);
+	return comm_open(&j->world, t, j->dev, j->launch.rank, j->launch.size, e);
 }
 
 void job_close(struct job *j)
 {
-	control_finish();
 	comm_close(j->world);
 	dev_close(j->dev);
 	launch_finish();

@@ -1,5 +1,5 @@
 /* job.h: what every rank has before settings are judged, so that all ranks can stop with one cause: rank and size, a
- * device, the world, and the thread that watches over peers and signals.
+ * device, the world.
  *
  * Used by commands that run on ranks. */
 #ifndef MTRAIN_COMMANDS_JOB_H

@@ -2,6 +2,7 @@
 
 #include "backends.h"
 #include "base/log.h"
+#include "comm/control.h"
 #include "commands/commands.h"
 #include "commands/job.h"
 #include "commands/options.h"
@@ -57,10 +58,12 @@ int command_train(int argc, char **argv, struct error *e)
 		return e->code;
 	if (helped)
 		return CODE_DONE;
+	control_catch_signals();
 	if (!launch_init(&job.launch, launchers, e))
 		return e->code;
 	bool good = config_load(&c, v.config, v.set.texts, v.set.count, &bad);
-	if (!job_open(&job, good ? &c.device : &any_device, good ? c.launch.init_timeout : ANY_TIMEOUT, e))
+	if (!job_open(&job, good ? &c.device : &any_device, good ? c.launch.init_timeout : ANY_TIMEOUT, e) ||
+	    !control_init(job.world, e))
 		return e->code;
 	int code = comm_agree(job.world, &bad) ? train(&job, &c, e) : bad.code;
 	if (bad.code)
@@ -68,6 +71,7 @@ int command_train(int argc, char **argv, struct error *e)
 	log_phase(NULL);
 	log_speaks(job.launch.rank == 0); /* all ranks have the same cause */
 	config_finish(&c);
+	control_finish();
 	job_close(&job);
 	return code;
 }
