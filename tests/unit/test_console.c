@@ -35,7 +35,13 @@ static void test_plain(void **state)
 /* Never wider than the terminal, whatever is in it; nothing cut in the middle while there is room for the step. */
 static void test_width(void **state)
 {
-	char buf[CONSOLE_ROOM];
+	char buf[CONSOLE_ROOM], wide[CONSOLE_ROOM];
+	console_line(wide, 99, &line, 1000, 10);
+	for (int width = 26; width < 99; width++) { /* a part is there whole or not at all */
+		size_t n = strlen(console_line(buf, width, &line, 1000, 10));
+		assert_memory_equal(buf, wide, n);
+		assert_true(strchr(" ", wide[n]) != NULL);
+	}
 	for (int width = 1; width < 2 * CONSOLE_ROOM; width++) {
 		console_line(buf, width, &line, 1000, 10);
 		assert_true((int)strlen(buf) <= width);
