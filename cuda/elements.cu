@@ -144,46 +144,27 @@ __device__ inline float gelu_slope(float x, bool erf_form)
 	return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.79788456f * (1.0f + 3.0f * 0.044715f * x * x);
 }
 
-/* Rows of C columns, one piece a thread; without a bias the whole tensor is one row. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS)
-	gelu_forward_kernel(T *out, T *aux, const T *x, const T *bias, int64_t C, bool aligned, bool erf_form)
+__global__ void __launch_bounds__(THREADS) gelu_forward_kernel(T *out, const T *x, int64_t count, bool aligned, bool erf_form)
 {
-	constexpr int W = WIDTH<T>;
-	int64_t c = ((int64_t)blockIdx.y * THREADS + threadIdx.x) * W, left = C - c, at = (int64_t)blockIdx.x * C + c;
+	int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH, left = count - i;
 	if (left <= 0)
 		return;
-	bool whole = aligned && left >= W;
-	float v[W], b[W];
-	load(v, x + at, left, whole);
-	if (bias) {
-		load(b, bias + c, left, whole);
+	bool whole = aligned && left >= EACH;
+	float v[EACH];
+	load_each(v, x + i, left, whole);
 #pragma unroll
-		for (int i = 0; i < W; i++)
-			v[i] += b[i];
-		unpack<T>(v, pack<T>(v));
-	}
-	if (aux != x)
-		store(aux + at, v, left, whole);
-#pragma unroll
-	for (int i = 0; i < W; i++)
-		v[i] = gelu(v[i], erf_form);
-	store(out + at, v, left, whole);
-}
-
-void kernel_bias_gelu(const struct kernel_place *k, struct tensor out, struct tensor aux, struct tensor x,
-		      struct tensor bias, enum gelu_kind kind)
-{
-	int64_t rows = out.shape[0], C = tensor_count(out) / rows;
-	WITH_TYPE(out.dtype, dim3 grid((unsigned)rows, (unsigned)divide_up(C, THREADS * WIDTH<T>));
-		  LAUNCH((gelu_forward_kernel<T>), grid, THREADS, 0, k->stream, static_cast<T *>(out.data),
-			 static_cast<T *>(aux.data), static_cast<const T *>(x.data), static_cast<const T *>(bias.data), C,
-			 rows_are_whole<T>(C, {out.data, aux.data, x.data, bias.data}), kind == GELU_ERF));
+	for (int j = 0; j < EACH; j++)
+		v[j] = gelu(v[j], erf_form);
+	store_each(out + i, v, left, whole);
 }
 
 void kernel_gelu_forward(const struct kernel_place *k, const struct op_gelu_forward *a)
 {
-	kernel_bias_gelu(k, a->out, a->x, a->x, tensor{}, a->gelu);
+	int64_t count = tensor_count(a->out);
+	WITH_TYPE(a->out.dtype, LAUNCH((gelu_forward_kernel<T>), blocks(count), THREADS, 0, k->stream,
+				       static_cast<T *>(a->out.data), static_cast<const T *>(a->x.data), count,
+				       aligned({a->out.data, a->x.data}), a->gelu == GELU_ERF));
 }
 
 template <typename T>

@@ -2,8 +2,9 @@
  *
  * A plan for each combination of shape, layout, type, epilogue and alignment that has been asked for: descriptors and the
  * algorithm, chosen once, so that a shape always gives the same bits. Split sums are only allowed in FP32. F16 and BF16
- * accumulate in FP32; F32 is true FP32. cuBLASLt's own GELU epilogues serve the tanh form where rows allow them; the erf
- * form, and odd widths, go through our kernels behind the product, backward a block of rows at a time.
+ * accumulate in FP32; F32 is true FP32. GELU is our kernel's, so that it can be had again from aux
+ * in the same bits; its gradient is cuBLASLt's epilogue in the tanh form where rows allow it, else our kernel's behind an
+ * FP32 product, a block of rows at a time.
  *
  * Owns its plans and the library's handle. Used by the backend. */
 #ifndef MTRAIN_CUDA_GEMM_H

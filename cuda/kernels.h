@@ -5,7 +5,7 @@
  * aligned to 16; else it goes element by element), adds in an order that the shapes fix, and uses no atomics: same
  * inputs, same bits. Nothing is allocated. A launch that fails ends the run through die().
  *
- * gemm is not here: cuBLASLt computes it, with the GELU helpers below where its own epilogues cannot.
+ * gemm is not here: cuBLASLt computes it, with gelu_forward behind it, and the helper below where its epilogues cannot.
  * Used by the CUDA backend and by the tests that run kernels on the emulator. */
 #ifndef MTRAIN_CUDA_KERNELS_H
 #define MTRAIN_CUDA_KERNELS_H
@@ -40,15 +40,12 @@ size_t kernel_workspace(const struct dev_limits *limits);
 #define KERNELS(X)                                                                                          \
 	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
 	X(residual_forward) X(norm_backward) X(residual_backward) X(gelu_forward) X(bias_backward)          \
-	X(attention_forward) X(attention_backward) X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add)           \
+	X(attention_forward)                                                                                \
+	X(attention_backward) X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add)           \
 	X(convert) X(square_sums) X(step_verdict) X(adamw)
 #define KERNEL_DECLARE(name) void kernel_##name(const struct kernel_place *k, const struct op_##name *a);
 KERNELS(KERNEL_DECLARE)
 #undef KERNEL_DECLARE
-
-/* aux = x + bias as rounded to T (no bias, and aux the same memory as x: it stays), out = gelu(aux). */
-void kernel_bias_gelu(const struct kernel_place *k, struct tensor out, struct tensor aux, struct tensor x,
-		      struct tensor bias, enum gelu_kind kind);
 
 /* dx = product·gelu'(aux), the product in F32, so that it is rounded once. */
 void kernel_gelu_backward(const struct kernel_place *k, struct tensor dx, const float *product, struct tensor aux,

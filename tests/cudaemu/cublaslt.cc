@@ -48,11 +48,6 @@ static float tanh_of(float x)
 	return std::tanh(0.79788456f * (x + 0.044715f * x * x * x));
 }
 
-static float gelu(float x)
-{
-	return 0.5f * x * (1 + tanh_of(x));
-}
-
 static float gelu_slope(float x)
 {
 	float t = tanh_of(x);
@@ -71,12 +66,8 @@ static void multiply(const product &p, const void *a, const matrix &A, const voi
 				     get(b, B.type, p.b == CUBLAS_OP_N ? j * B.stride + k : k * B.stride + j);
 			if (beta != 0)
 				z += beta * get(d, D.type, j * D.stride + i);
-			if (p.epilogue == CUBLASLT_EPILOGUE_BIAS || p.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
+			if (p.epilogue == CUBLASLT_EPILOGUE_BIAS)
 				z += get(p.bias, D.type, i);
-			if (p.epilogue == CUBLASLT_EPILOGUE_GELU_AUX || p.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
-				put(p.aux, D.type, j * p.aux_stride + i, z);
-				z = gelu(z);
-			}
 			if (p.epilogue == CUBLASLT_EPILOGUE_DGELU)
 				z *= gelu_slope(get(p.aux, D.type, j * p.aux_stride + i));
 			put(d, D.type, j * D.stride + i, z);
@@ -171,8 +162,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t p, const vo
 	float add = *static_cast<const float *>(beta);
 	int64_t ka = how.a == CUBLAS_OP_N ? ma.columns : ma.rows, kb = how.b == CUBLAS_OP_N ? mb.rows : mb.columns;
 	int64_t rows = how.a == CUBLAS_OP_N ? ma.rows : ma.columns, columns = how.b == CUBLAS_OP_N ? mb.columns : mb.rows;
-	bool library_gelu = how.epilogue == CUBLASLT_EPILOGUE_GELU_AUX || how.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
-			    how.epilogue == CUBLASLT_EPILOGUE_DGELU;
+	bool library_gelu = how.epilogue == CUBLASLT_EPILOGUE_DGELU;
 	if (ka != kb || rows != md.rows || columns != md.columns || c != d || (library_gelu && how.aux_stride % 8))
 		return CUBLAS_STATUS_INVALID_VALUE;
 	emu_enqueue(stream, [=] {
