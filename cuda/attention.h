@@ -40,7 +40,7 @@ __device__ inline head_place place_head(const attention_shape &s, int b, int h)
 	p.out = ((int64_t)b * s.T * s.H + h) * s.D;
 	p.out_token = s.H * s.D;
 	p.row = ((int64_t)b * s.H + h) * s.T;
-	p.sample = s.dropout.on ? (uint64_t)(s.dropout.scalars->samples + s.dropout.sample + b) : 0;
+	p.sample = s.dropout.on ? (uint64_t)(s.dropout.scalars->samples + s.dropout.span.sample + b) : 0;
 	p.element = (s.first_head + h) * s.T * s.T;
 	return p;
 }

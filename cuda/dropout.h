@@ -11,7 +11,7 @@
 
 struct drop {
 	uint64_t seed;
-	int64_t sample, row, first, length; /* of the span */
+	struct span span;
 	const struct scalars *scalars;
 	uint32_t site, threshold;
 	float scale; /* 1/(1 − p) */
@@ -20,7 +20,7 @@ struct drop {
 
 static inline struct drop drop_of(const struct dropout *d, const struct scalars *scalars)
 {
-	struct drop r = {d->seed, d->span.sample, d->span.row, d->span.first, d->span.length, scalars, d->site,
+	struct drop r = {d->seed, d->span, scalars, d->site,
 			 rng_threshold(d->rate), (float)(1.0 / (1.0 - d->rate)), d->rate > 0};
 	return r;
 }
@@ -42,9 +42,8 @@ template <int W> __device__ inline void drop_row(float (&v)[W], const struct dro
 {
 	if (!d.on)
 		return;
-	row += d.row;
-	int64_t b = row / d.length, t = row % d.length, element = (d.first + t) * C + c;
-	uint64_t sample = (uint64_t)(d.scalars->samples + d.sample + b);
+	int64_t element = span_token(&d.span, row) * C + c;
+	uint64_t sample = (uint64_t)(d.scalars->samples + span_sample(&d.span, row));
 	if (element % 4 == 0) {
 		for (int i = 0; i < W; i += 4) {
 			struct philox w = rng_dropout(d.seed, (uint64_t)(element + i) / 4, sample, d.site);

@@ -103,7 +103,7 @@ template <typename T> __global__ void position_forward_kernel(T *out, const T *x
 	float v[W], p[W];
 	load(v, x + n * C + c, C - c, whole);
 	if (table) {
-		load(p, table + (d.first + (d.row + n) % d.length) * C + c, C - c, whole);
+		load(p, table + span_token(&d.span, n) * C + c, C - c, whole);
 #pragma unroll
 		for (int i = 0; i < W; i++)
 			v[i] += p[i];
@@ -126,22 +126,33 @@ void kernel_position_forward(const struct kernel_place *k, const struct op_posit
 	WITH_TYPE(a->out.dtype, position_forward<T>(k, a));
 }
 
-/* Block i takes rows i, i + length, …: one token of every sample. */
+/* Block i takes one token's place in every sample; where the span says nothing, row i. */
 template <typename T>
-__global__ void position_backward_kernel(T *dx, const T *dout, float *dtable, drop d, int64_t N, int64_t C, bool whole)
+__global__ void position_backward_kernel(T *dx, const T *dout, float *dtable, drop d, bool placed, int64_t N, int64_t C,
+					 bool whole)
 {
 	constexpr int W = WIDTH<T>;
-	int64_t first = blockIdx.x, c = ((int64_t)blockIdx.y * THREADS + threadIdx.x) * W;
+	int64_t place = blockIdx.x, c = ((int64_t)blockIdx.y * THREADS + threadIdx.x) * W;
 	if (c >= C)
 		return;
+	int64_t k = place, last = N - 1, step = N;
+	float *row = nullptr;
+	if (placed) {
+		step = d.span.length;
+		k = d.span.row + (place - d.span.row % step + step) % step;
+		last = span_row(&d.span, N - 1);
+		row = dtable ? dtable + (d.span.first + place) * C + c : nullptr;
+	}
 	float sum[W];
 #pragma unroll
 	for (int i = 0; i < W; i++)
 		sum[i] = 0;
-	float *row = dtable ? dtable + (d.first + (d.row + first) % d.length) * C + c : nullptr;
 	if (row)
 		load_sums(sum, row, C - c, whole);
-	for (int64_t n = first; n < N; n += d.length) {
+	for (; k <= last; k += step) {
+		int64_t n = placed ? span_find(&d.span, k) : k;
+		if (n < 0)
+			continue;
 		float v[W];
 		load(v, dout + n * C + c, C - c, whole);
 		drop_row(v, d, n, C, c);
@@ -156,14 +167,13 @@ __global__ void position_backward_kernel(T *dx, const T *dout, float *dtable, dr
 
 template <typename T> static void position_backward(const struct kernel_place *k, const struct op_position_backward *a)
 {
-	int64_t N = a->dx.shape[0], C = a->dx.shape[1], length = a->dropout.span.length;
+	int64_t N = a->dx.shape[0], C = a->dx.shape[1];
 	drop d = drop_of(&a->dropout, k->scalars);
-	if (!d.on && !tensor_given(a->dtable))
-		length = d.length = N; /* the span says nothing */
+	bool placed = d.on || tensor_given(a->dtable);
 	bool whole = rows_are_whole<T>(C, {a->dx.data, a->dout.data, a->dtable.data});
-	LAUNCH((position_backward_kernel<T>), row_grid(length < N ? length : N, C, WIDTH<T>), THREADS, 0, k->stream,
+	LAUNCH((position_backward_kernel<T>), row_grid(placed ? d.span.length : N, C, WIDTH<T>), THREADS, 0, k->stream,
 	       static_cast<T *>(a->dx.data), static_cast<const T *>(a->dout.data), static_cast<float *>(a->dtable.data),
-	       d, N, C, whole);
+	       d, placed, N, C, whole);
 }
 
 void kernel_position_backward(const struct kernel_place *k, const struct op_position_backward *a)

@@ -28,26 +28,45 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/anywhere.h"
 #include "dev/device.h"
 
 /* Which tokens the rows of a tensor are. Rows of a micro-batch are counted over its samples: row k = b·length + t is
- * token first + t of the sample with global number scalars.samples + sample + b, in sequences of `sequence` tokens. Row n
- * of the tensor is row k = row + n, so any stretch of a micro-batch's rows can be on a rank. */
+ * token first + t of the sample with global number scalars.samples + sample + b, in sequences of `sequence` tokens. The
+ * tensor has pieces of `piece` rows, each `stride` rows behind the one before: row n of it is row
+ * k = row + n/piece·stride + n%piece. With piece 0 it is one stretch, k = row + n. So each chunk of a micro-batch's rows
+ * can be shared out among ranks. */
 struct span {
 	int64_t sample; /* the micro-batch's first sample, counted from the first of the step */
 	int64_t row;    /* the first row here */
+	int64_t piece, stride;
 	int64_t first, length, sequence;
 };
 
-/* Token within its sequence, and sample counted from the first of the step, of row n. */
-static inline int64_t span_token(const struct span *s, int64_t n)
+/* The micro-batch's row k that row n of the tensor is. */
+ANYWHERE static inline int64_t span_row(const struct span *s, int64_t n)
 {
-	return s->first + (s->row + n) % s->length;
+	return s->row + (s->piece > 0 ? n / s->piece * s->stride + n % s->piece : n);
 }
 
-static inline int64_t span_sample(const struct span *s, int64_t n)
+/* The row of the tensor that is the micro-batch's row k ≥ row; −1: none is. */
+ANYWHERE static inline int64_t span_find(const struct span *s, int64_t k)
 {
-	return s->sample + (s->row + n) / s->length;
+	int64_t n = k - s->row;
+	if (s->piece == 0)
+		return n;
+	return n % s->stride < s->piece ? n / s->stride * s->piece + n % s->stride : -1;
+}
+
+/* Token within its sequence, and sample counted from the first of the step, of row n. */
+ANYWHERE static inline int64_t span_token(const struct span *s, int64_t n)
+{
+	return s->first + span_row(s, n) % s->length;
+}
+
+ANYWHERE static inline int64_t span_sample(const struct span *s, int64_t n)
+{
+	return s->sample + span_row(s, n) / s->length;
 }
 
 /* Dropout with counter-based masks (rng.h: rng_dropout): element e of a sample is kept iff word e%4 of group e/4 is

@@ -28,11 +28,20 @@ static double dropped(const struct dropout *d, int64_t n, int64_t e, double x)
 	return (double)w.word[e % 4] >= d->rate * 4294967296.0 ? x / (1 - d->rate) : 0;
 }
 
+/* The micro-batch's row that row n of the tensor is. */
+static int64_t placed_row(const struct span *s, int64_t n)
+{
+	int64_t at = s->row;
+	for (; s->piece > 0 && n >= s->piece; n -= s->piece)
+		at += s->stride;
+	return at + n;
+}
+
 static double row_dropped(struct call *c, const struct dropout *d, int64_t row, int64_t width, int64_t column, double x)
 {
 	if (d->rate == 0)
 		return x;
-	row += d->span.row;
+	row = placed_row(&d->span, row);
 	int64_t sample = c->scalars.samples + d->span.sample + row / d->span.length;
 	return dropped(d, sample, (d->span.first + row % d->span.length) * width + column, x);
 }
@@ -55,7 +64,7 @@ void formula_position_forward(struct call *c, double *want[])
 	int64_t width = op->x.shape[1];
 	double *y = out(c, want, "out"), *x = in(c, "x"), *table = in(c, "table");
 	for (int64_t i = 0; i < op->x.shape[0] * width; i++) {
-		int64_t t = span->first + (span->row + i / width) % span->length;
+		int64_t t = span->first + placed_row(span, i / width) % span->length;
 		double sum = x[i] + (table ? table[t * width + i % width] : 0);
 		y[i] = row_dropped(c, &op->dropout, i / width, width, i % width, sum);
 	}

@@ -131,6 +131,9 @@ static void check_messages(void **state)
 	c.op.position_forward.dropout.rate = 0.5;
 	c.op.position_forward.dropout.span.row = -1;
 	expect_message(&c, "mtrain: position_forward: a span of length 3 begins at row -1\n");
+	c.op.position_forward.dropout.span.row = 1;
+	c.op.position_forward.dropout.span.stride = 1;
+	expect_message(&c, "mtrain: position_forward: a span's pieces of 2 rows are 1 rows apart\n");
 	call_finish(&c);
 }
 

@@ -52,29 +52,42 @@ void FAST(position_forward)(struct device *dev, const struct op_position_forward
 struct position_backward {
 	const struct op_position_backward *op;
 	int64_t samples;
-	int64_t length; /* of the span; the number of rows where the span does not count */
+	bool placed; /* the span counts: a part is one token's place in all samples, so that a row of the table has one
+		      * thread; else it is one row */
 };
 
-/* A part is one token's place in all samples, so that a row of the table has one thread. */
-INLINE void position_backward(enum dtype t, const struct position_backward *w, int64_t place)
+INLINE void position_backward_row(enum dtype t, const struct position_backward *w, int64_t n, float *sums, struct drop *d)
+{
+	const struct op_position_backward *a = w->op;
+	const int64_t width = a->dx.shape[1];
+	uint64_t e = drop_row(d, &a->dropout.span, w->samples, n, width);
+	const void *dout = row_at(t, a->dout.data, n * width);
+	void *dx = row_at(t, a->dx.data, n * width);
+	for (int64_t c = 0; c < width; c += LANES) {
+		vf v = drop_in_row(d, e, c, width, get_to(t, dout, c, width));
+		put_to(t, dx, c, v, width);
+		if (sums)
+			put_to(F32, sums, c, get_to(F32, sums, c, width) + v, width);
+	}
+}
+
+INLINE void position_backward(enum dtype t, const struct position_backward *w, int64_t part)
 {
 	const struct op_position_backward *a = w->op;
 	const struct span *span = &a->dropout.span;
-	const int64_t width = a->dx.shape[1];
-	const bool table = tensor_given(a->dtable);
-	float *sums = table ? (float *)a->dtable.data + span_token(span, place) * width : NULL;
+	const int64_t rows = a->dx.shape[0], width = a->dx.shape[1];
 	struct drop d;
 	drop_init(&d, &a->dropout);
-	for (int64_t n = place; n < a->dx.shape[0]; n += w->length) {
-		uint64_t e = drop_row(&d, span, w->samples, n, width);
-		const void *dout = row_at(t, a->dout.data, n * width);
-		void *dx = row_at(t, a->dx.data, n * width);
-		for (int64_t c = 0; c < width; c += LANES) {
-			vf v = drop_in_row(&d, e, c, width, get_to(t, dout, c, width));
-			put_to(t, dx, c, v, width);
-			if (table)
-				put_to(F32, sums, c, get_to(F32, sums, c, width) + v, width);
-		}
+	if (!w->placed) {
+		position_backward_row(t, w, part, NULL, &d);
+		return;
+	}
+	int64_t ahead = (part - span->row % span->length + span->length) % span->length;
+	for (int64_t k = span->row + ahead; k <= span_row(span, rows - 1); k += span->length) {
+		int64_t n = span_find(span, k);
+		if (n >= 0)
+			position_backward_row(t, w, n, tensor_given(a->dtable) ? (float *)a->dtable.data +
+					      span_token(span, n) * width : NULL, &d);
 	}
 }
 
@@ -91,6 +104,6 @@ void FAST(position_backward)(struct device *dev, const struct op_position_backwa
 		return;
 	}
 	bool placed = tensor_given(a->dtable) || a->dropout.rate > 0;
-	struct position_backward w = {a, dev->scalars->samples, placed ? a->dropout.span.length : a->dx.shape[0]};
-	parallel(dev, least(w.length, a->dx.shape[0]), position_backward_part, &w);
+	struct position_backward w = {a, dev->scalars->samples, placed};
+	parallel(dev, placed ? a->dropout.span.length : a->dx.shape[0], position_backward_part, &w);
 }
