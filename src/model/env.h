@@ -4,13 +4,21 @@
  * the linears of a layer the residual stream is either whole on every tensor rank, or, with sequence parallelism
  * (Korthikanti et al. 2022), each rank has N/tensor of the micro-batch's N rows and does norms, dropout and residuals for
  * those alone. A partial sum [N, C] then ends in a reduce-scatter to rows instead of an all-reduce, and a column-parallel
- * linear's input is gathered first. Both run on the tensor queue, so that computing can go on beside them. */
+ * linear's input is gathered first.
+ *
+ * Both run on the tensor queue, chunk by chunk of the N rows, so that one chunk is on its way while the product of
+ * another one is computed. A rank's share of the rows is a piece of each chunk, in order: what is gathered from the
+ * i-th pieces is chunk i, and what is reduced of chunk i are the i-th pieces. How many chunks there are follows from the
+ * shape alone; without overlap each call is waited for at once, and nothing else changes. */
 #ifndef MTRAIN_MODEL_ENV_H
 #define MTRAIN_MODEL_ENV_H
 
 #include "comm/comm.h"
 #include "dev/memory.h"
 #include "model/param.h"
+
+/* At most so many chunks, of at least so many rows: a product of fewer would not keep a card busy. */
+enum { ENV_CHUNKS = 4, ENV_CHUNK_ROWS = 256 };
 
 struct env {
 	struct device *dev; /* NULL while memory is measured */
@@ -23,7 +31,8 @@ struct env {
 	int64_t tokens;    /* N = B·T */
 	bool sequence;     /* sequence parallelism */
 	int64_t rows;      /* rows of the residual stream here: N, or N/tensor */
-	int64_t first_row; /* of the micro-batch's rows, the first one here */
+	int chunks;        /* of the N rows; 1 on one tensor rank */
+	bool overlap;      /* computing goes on beside communication */
 	uint64_t seed;
 	struct tensor gathered; /* [N, C], sequence parallelism: a whole input, until the next gather */
 	struct tensor partial;  /* [N, C], sequence parallelism: a partial sum, until it is reduced */
@@ -44,18 +53,32 @@ struct pass {
 
 struct dropout env_dropout(const struct env *env, const struct pass *pass, int64_t layer, enum dropout_kind kind);
 
-/* The whole of x [rows, C] over tensor ranks: begun after what is computed so far. Gives x itself where it is whole
- * already, else env.gathered; computing that reads it must wait for the mark with env_wait. */
-struct tensor env_gather_begin(const struct env *env, struct tensor x, struct mark *done);
+/* What is gathered, and when each chunk of it is there. */
+struct gathered {
+	struct tensor whole; /* [N, C] */
+	int chunks;          /* 1 where nothing had to be gathered */
+	struct mark there[ENV_CHUNKS];
+};
+
+/* The whole of x [rows, C] over tensor ranks: begun after what is computed so far. `whole` is x itself where that is whole
+ * already, else env.gathered; computing that reads a chunk of it must wait for the chunk's mark with env_wait. */
+struct gathered env_gather_begin(const struct env *env, struct tensor x);
 
 /* The same, waited for. */
 struct tensor env_gather(const struct env *env, struct tensor x);
 
+/* Chunk i of `chunks` of a tensor [N, …] or [rows, …]. */
+struct tensor env_chunk(struct tensor t, int i, int chunks);
+
 /* Where a partial sum that ends as out [rows, C] is to be computed: out itself, or env.partial. */
 struct tensor env_partial(const struct env *env, struct tensor out);
 
-/* Begins out = this rank's rows of Σ over tensor ranks of the tensor that env_partial gave, after what is computed so far.
- * Computing that reads out, or computes the next partial sum, must wait for the mark. */
+/* Begins out [rows, C] = this rank's rows of Σ over tensor ranks of the tensor that env_partial gave, for chunk i of
+ * env.chunks, whose part of the partial sum has been computed. Chunks go in order. Computing that reads out, or computes
+ * the next partial sum, must wait for the mark of the last chunk. */
+struct mark env_reduce_chunk(const struct env *env, struct tensor out, int i);
+
+/* The same for all chunks. */
 struct mark env_reduce_begin(const struct env *env, struct tensor out);
 
 /* The same, waited for. */
@@ -63,7 +86,7 @@ void env_reduce(const struct env *env, struct tensor out);
 
 void env_wait(const struct env *env, struct mark m);
 
-/* Takes gathered and partial. */
+/* Sets chunks; takes gathered and partial. Needs: what stands before rows, and rows. */
 void env_build(struct env *env, struct memory *memory);
 
 /* An activation in the compute type: [rows, columns], split as the residual stream is. */

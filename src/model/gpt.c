@@ -79,7 +79,7 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 			.dev = o->dev, .tensor = o->tensor, .tensor_size = o->tensor_size,
 			.tensor_rank = o->tensor_rank, .model = o->model, .params = o->params,
 			.dtype = o->params->dtype, .batch = o->batch, .tokens = o->batch * o->model->sequence,
-			.seed = o->seed, .sequence = o->sequence && o->tensor_size > 1,
+			.seed = o->seed, .overlap = o->overlap, .sequence = o->sequence && o->tensor_size > 1,
 		},
 		.first = o->stage == 0, .last = o->stage == o->stages - 1,
 		.chunk_count = o->chunks, .slot_count = o->slots, .input_count = o->inputs,
@@ -87,7 +87,6 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 	};
 	struct env *env = &g->env;
 	env->rows = env->sequence ? env->tokens / env->tensor_size : env->tokens;
-	env->first_row = env->sequence ? env->rows * env->tensor_rank : 0;
 	check(!env->sequence || env->tokens % env->tensor_size == 0);
 	env_build(env, memory);
 	if (g->first)

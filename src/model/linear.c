@@ -34,26 +34,41 @@ struct tensor linear_dbias(const struct linear *l)
 
 void linear_column_forward(const struct linear *l, struct tensor y, struct tensor x)
 {
-	op_gemm(l->env->dev, &(struct op_gemm){
-		.out = y, .a = env_gather(l->env, x), .b = weight(l), .b_transposed = true,
-		.epilogue = l->bias ? GEMM_BIAS : GEMM_PLAIN, .bias = linear_bias(l),
-	});
+	struct gathered g = env_gather_begin(l->env, x);
+	for (int i = 0; i < g.chunks; i++) {
+		env_wait(l->env, g.there[i]);
+		op_gemm(l->env->dev, &(struct op_gemm){
+			.out = env_chunk(y, i, g.chunks), .a = env_chunk(g.whole, i, g.chunks), .b = weight(l),
+			.b_transposed = true, .epilogue = l->bias ? GEMM_BIAS : GEMM_PLAIN, .bias = linear_bias(l),
+		});
+	}
 }
 
 void linear_gelu_forward(const struct linear *l, struct tensor y, struct tensor pre, struct tensor x)
 {
-	op_gemm(l->env->dev, &(struct op_gemm){
-		.out = y, .a = env_gather(l->env, x), .b = weight(l), .b_transposed = true,
-		.epilogue = GEMM_BIAS_GELU, .bias = linear_bias(l), .aux = pre, .gelu = l->env->model->activation,
-	});
+	struct gathered g = env_gather_begin(l->env, x);
+	for (int i = 0; i < g.chunks; i++) {
+		env_wait(l->env, g.there[i]);
+		op_gemm(l->env->dev, &(struct op_gemm){
+			.out = env_chunk(y, i, g.chunks), .a = env_chunk(g.whole, i, g.chunks), .b = weight(l),
+			.b_transposed = true, .epilogue = GEMM_BIAS_GELU, .bias = linear_bias(l),
+			.aux = env_chunk(pre, i, g.chunks), .gelu = l->env->model->activation,
+		});
+	}
 }
 
 void linear_row_forward(const struct linear *l, struct tensor y, struct tensor x)
 {
-	op_gemm(l->env->dev, &(struct op_gemm){
-		.out = env_partial(l->env, y), .a = x, .b = weight(l), .b_transposed = true,
-	});
-	env_reduce(l->env, y);
+	const int chunks = l->env->chunks;
+	struct mark sum = {0};
+	for (int i = 0; i < chunks; i++) {
+		op_gemm(l->env->dev, &(struct op_gemm){
+			.out = env_chunk(env_partial(l->env, y), i, chunks), .a = env_chunk(x, i, chunks), .b = weight(l),
+			.b_transposed = true,
+		});
+		sum = env_reduce_chunk(l->env, y, i);
+	}
+	env_wait(l->env, sum);
 }
 
 static void weight_backward(const struct linear *l, struct tensor dy, struct tensor x)
@@ -67,17 +82,17 @@ static void weight_backward(const struct linear *l, struct tensor dy, struct ten
 void linear_column_backward(const struct linear *l, enum backward_parts parts, struct tensor dx, struct tensor dy,
 			    struct tensor x)
 {
-	struct mark gathered = {0}, sum = {0};
-	struct tensor whole = {0};
+	struct gathered g = {0};
+	struct mark sum = {0};
 	if (parts & BACKWARD_WEIGHT)
-		whole = env_gather_begin(l->env, x, &gathered);
+		g = env_gather_begin(l->env, x);
 	if (parts & BACKWARD_INPUT) {
 		op_gemm(l->env->dev, &(struct op_gemm){.out = env_partial(l->env, dx), .a = dy, .b = weight(l)});
 		sum = env_reduce_begin(l->env, dx);
 	}
 	if (parts & BACKWARD_WEIGHT) {
-		env_wait(l->env, gathered);
-		weight_backward(l, dy, whole);
+		env_wait(l->env, g.there[g.chunks - 1]);
+		weight_backward(l, dy, g.whole);
 		if (l->bias)
 			op_bias_backward(l->env->dev, &(struct op_bias_backward){.dbias = linear_dbias(l), .dout = dy});
 	}
@@ -88,22 +103,30 @@ void linear_column_backward(const struct linear *l, enum backward_parts parts, s
 void linear_row_backward(const struct linear *l, enum backward_parts parts, struct tensor dx, struct tensor dy,
 			 struct tensor x)
 {
-	struct tensor whole = env_gather(l->env, dy);
-	if (parts & BACKWARD_INPUT)
-		op_gemm(l->env->dev, &(struct op_gemm){.out = dx, .a = whole, .b = weight(l)});
+	struct gathered g = env_gather_begin(l->env, dy);
+	for (int i = 0; i < g.chunks; i++) {
+		env_wait(l->env, g.there[i]);
+		if (parts & BACKWARD_INPUT)
+			op_gemm(l->env->dev, &(struct op_gemm){
+				.out = env_chunk(dx, i, g.chunks), .a = env_chunk(g.whole, i, g.chunks), .b = weight(l),
+			});
+	}
 	if (parts & BACKWARD_WEIGHT)
-		weight_backward(l, whole, x);
+		weight_backward(l, g.whole, x);
 }
 
 void linear_row_gelu_backward(const struct linear *l, enum backward_parts parts, struct tensor dpre, struct tensor dy,
 			      struct tensor x, struct tensor pre)
 {
-	struct tensor whole = env_gather(l->env, dy);
-	if (parts & BACKWARD_INPUT)
-		op_gemm(l->env->dev, &(struct op_gemm){
-			.out = dpre, .a = whole, .b = weight(l),
-			.epilogue = GEMM_DGELU, .aux = pre, .gelu = l->env->model->activation,
-		});
+	struct gathered g = env_gather_begin(l->env, dy);
+	for (int i = 0; i < g.chunks; i++) {
+		env_wait(l->env, g.there[i]);
+		if (parts & BACKWARD_INPUT)
+			op_gemm(l->env->dev, &(struct op_gemm){
+				.out = env_chunk(dpre, i, g.chunks), .a = env_chunk(g.whole, i, g.chunks), .b = weight(l),
+				.epilogue = GEMM_DGELU, .aux = env_chunk(pre, i, g.chunks), .gelu = l->env->model->activation,
+			});
+	}
 	if (parts & BACKWARD_WEIGHT)
-		weight_backward(l, whole, x);
+		weight_backward(l, g.whole, x);
 }

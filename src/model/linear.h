@@ -22,7 +22,8 @@ void linear_build(struct linear *l, const struct env *env, struct memory *memory
 		  const char *name);
 
 /* Below, an input of a column-parallel linear and an output of a row-parallel one are split as the residual stream is,
- * [rows, C] (env.h): gathered before the product, reduced behind it. What lies between the two linears is [N, …]. */
+ * [rows, C] (env.h): gathered before the product, reduced behind it, and the product is computed in the chunks in which
+ * they move. What lies between the two linears is [N, …]. */
 
 /* y [N, out] = x [rows, in]·Wᵀ + b. */
 void linear_column_forward(const struct linear *l, struct tensor y, struct tensor x);

@@ -90,7 +90,7 @@ static void build(struct run *r, struct device *dev)
 		.model = &c->model, .params = &r->params, .dev = dev, .tensor = r->groups.tensor,
 		.tensor_size = tensor, .tensor_rank = m->at[AXIS_TENSOR], .stage = stage, .stages = stages,
 		.chunks = chunks, .layers_of = r->stage_layers, .batch = c->batch.micro,
-		.sequence = sequence_on(c, tensor),
+		.sequence = sequence_on(c, tensor), .overlap = c->parallel.overlap,
 		.seed = (uint64_t)c->run.seed, .kept = r->kept, .slots = r->step.train.slots,
 		.inputs = r->step.train.inputs, .waits = r->step.waits,
 	}, &r->memory);

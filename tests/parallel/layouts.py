@@ -1,8 +1,9 @@
 """Every layout is the same run: losses and gradient norms of 20 steps agree with one rank, in FP32 to 1e-5 and in FP16
 by the curve rule; pipeline depth and schedule with an untied head, and any number of threads, give the same bits; the loss
-does not move with the micro-batch; what is computed again gives the same bits in less memory; the quickstart's model learns
+does not move with the micro-batch; what is computed again gives the same bits in less memory; so does waiting for each
+call at once; the quickstart's model learns
 the same in FP16, BF16 and FP32.
-Usage: layouts.py MTRAIN fp32|fp16|bits|schedules|micro|recompute|precision"""
+Usage: layouts.py MTRAIN fp32|fp16|bits|schedules|overlap|micro|recompute|precision"""
 import os
 import shutil
 import sys
@@ -148,6 +149,28 @@ def schedules(r):
                         r.expect(d <= 1e-5, "%s: %s differs by %.1e from one rank" % (text, field, d))
 
 
+def overlap(r):
+    """Micro-batches of enough rows that tensor ranks move them in two or four chunks: one rank's curve; the same bits with
+    and without overlap."""
+    cases = [
+        ("1x2x1", (1, 2, 1, None), 16, {}), ("1x2x1-whole", (1, 2, 1, None), 16, {"parallel.sequence": False}),
+        ("1x4x1", (1, 4, 1, None), 8, {}), ("2x1x2", (2, 1, 2, None), 4, {}), ("2x2x2", (2, 2, 2, None), 8, {}),
+        ("1x2x2-zero-bubble", (1, 2, 2, None), 8, {"parallel.schedule": "zero-bubble"}),
+    ]
+    for compute in ("fp32", "fp16"):
+        s = settings(r, 257, run__steps=4, model__layers=2, model__sequence=64, batch__global=16, model__dropout=0.1,
+                     optimizer__warmup_steps=2, precision__compute=compute)
+        one = r.train("overlap-one-" + compute, dict(s, **{"batch.micro": 4}))
+        for label, layout, size, more in cases:
+            placed_s, ranks = placed(dict(s, **more, **{"batch.micro": size}), layout)
+            text = "overlap-%s-%s" % (label, compute)
+            got = r.train(text, placed_s, ranks)
+            same_bits(r, text, r.train(text + "-off", dict(placed_s, **{"parallel.overlap": False}), ranks), got)
+            for field in ("loss", "grad_norm") if compute == "fp32" else ():
+                d = rig.relative(rig.curve(got, field), rig.curve(one, field))
+                r.expect(d <= 1e-5, "%s: %s differs by %.1e from one rank" % (text, field, d))
+
+
 def micro(r):
     for vocab in (257, 1009):
         s = settings(r, vocab, model__dropout=0.1, model__attention_dropout=0.1)
@@ -222,7 +245,7 @@ def main():
     r = rig.Rig(sys.argv[1])
     for vocab in (257, 1009):
         rig.write_shard(r.path("tokens-%d" % vocab), rig.text_like(vocab, 20000))
-    {"fp32": fp32, "fp16": fp16, "bits": bits, "schedules": schedules, "micro": micro, "recompute": recompute, "precision": precision}[sys.argv[2]](r)
+    {"fp32": fp32, "fp16": fp16, "bits": bits, "schedules": schedules, "overlap": overlap, "micro": micro, "recompute": recompute, "precision": precision}[sys.argv[2]](r)
     r.finish()
 
 

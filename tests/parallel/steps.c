@@ -155,15 +155,16 @@ static void expect_count(const char *what, int64_t got, int64_t want)
  * reduce-scatters a layer forward, 4 and 2 backward, a reduce-scatter for the embedding and a gather for its gradient, a
  * gather and a reduce-scatter for the head; and one all-reduce a step of the gradients of whole parameters. A split
  * backward gathers the output gradients of the two row-parallel linears once more. Selective recompute adds nothing; full
- * repeats forward's but for the MLP's sum. */
+ * repeats forward's but for the MLP's sum. Each but that of the statistics is made once for each chunk of the rows. */
 static void count_tensor(const struct run *run, const struct comm_count *before, const struct comm_count *after)
 {
 	const struct env *env = &run->gpt.env;
 	int64_t micros = run->micros, bytes = env->tokens * env->model->hidden * 2; /* FP16 */
+	int64_t chunks = env->chunks;
 	int64_t first = run->gpt.first, last = run->gpt.last, layers = run->gpt.layers; /* of all chunks */
 	int64_t all_reduces = env->sequence ? 1 : micros * (4 * layers + first + last);
 	int64_t twice = run->config->parallel.schedule == PIPELINE_ZERO_BUBBLE && run->step.stage > 0 ? 2 : 0;
-	int64_t gathers = (env->sequence ? micros * ((6 + twice) * layers + first + last) : 0) + micros * last;
+	int64_t gathers = env->sequence ? micros * ((6 + twice) * layers + first + last) : 0;
 	int64_t scatters = env->sequence ? micros * (4 * layers + first + last) : 0;
 	int64_t again = run->config->parallel.recompute == RECOMPUTE_FULL ? micros * layers : 0;
 	all_reduces += env->sequence ? 0 : again;
@@ -175,12 +176,12 @@ static void count_tensor(const struct run *run, const struct comm_count *before,
 		moved[i] = after->bytes[i] - before->bytes[i];
 	}
 	int64_t whole = (int64_t)run->memory.arena[MEMORY_WHOLE_GRADIENTS].used;
-	int64_t stats = micros * last * env->tensor_size * env->tokens * 3 * 4;
-	expect_count("tensor all-reduces", calls[COMM_ALL_REDUCE], all_reduces);
+	int64_t stats = micros * last, stats_bytes = stats * env->tensor_size * env->tokens * 3 * 4;
+	expect_count("tensor all-reduces", calls[COMM_ALL_REDUCE], env->sequence ? 1 : chunks * all_reduces);
 	expect_count("their bytes", moved[COMM_ALL_REDUCE], env->sequence ? whole : all_reduces * bytes);
-	expect_count("tensor gathers", calls[COMM_ALL_GATHER], gathers);
-	expect_count("their bytes", moved[COMM_ALL_GATHER], (gathers - micros * last) * bytes + stats);
-	expect_count("tensor reduce-scatters", calls[COMM_REDUCE_SCATTER], scatters);
+	expect_count("tensor gathers", calls[COMM_ALL_GATHER], chunks * gathers + stats);
+	expect_count("their bytes", moved[COMM_ALL_GATHER], gathers * bytes + stats_bytes);
+	expect_count("tensor reduce-scatters", calls[COMM_REDUCE_SCATTER], chunks * scatters);
 	expect_count("their bytes", moved[COMM_REDUCE_SCATTER], scatters * bytes);
 	expect_count("other tensor calls", calls[COMM_BROADCAST] + calls[COMM_EXCHANGE], 0);
 }
