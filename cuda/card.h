@@ -16,6 +16,13 @@
 			die(CODE_MACHINE, "%s:%d: %s: %s", __FILE__, __LINE__, #call, cudaGetErrorString(call_error)); \
 	} while (0)
 
+/* Memory that was taken: what the runtime gave, and the page-aligned part of it that is used. */
+struct allocation {
+	void *given, *used;
+	size_t bytes;
+	struct allocation *next;
+};
+
 enum { MARKS = 256, POSTS = 256, STAGES = 64, STAGE_BYTES = 64 << 10 };
 
 /* One queue. Events are used in turn; one that has been used again stands for a later point of the same stream, which
@@ -54,7 +61,7 @@ struct card {
 
 	struct kernel_place place;
 	struct gemm *gemm;
-	struct allocation *allocations;
+	struct allocation *allocations, *pinned; /* of the card; of the host */
 	int number; /* of the card on this machine */
 	int major, minor;
 	char name[64];
@@ -64,6 +71,14 @@ static inline struct card *card_of(const struct device *dev)
 {
 	return dev->impl;
 }
+
+/* memory.c */
+void *card_take(struct device *dev, size_t bytes);
+void card_give_back(struct device *dev, void *memory);
+void *card_take_host(struct device *dev, size_t bytes);
+void card_give_back_host(struct device *dev, void *memory);
+bool card_pinned(const struct card *c, const void *memory); /* whether it lies in what card_take_host gave */
+void card_give_back_all(struct device *dev);
 
 /* queue.c */
 void card_open_queues(struct card *c);

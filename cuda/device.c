@@ -3,16 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "card.h"
 
-enum { PAGE = 4096 };
-
-/* One take: what the runtime gave, and the page-aligned part of it that is used. */
-struct allocation {
-	void *given, *used;
-	struct allocation *next;
-};
+enum { DRIVER_LEAST = 12000 }; /* CUDA 12.0 */
 
 /* Dense peaks of NVIDIA's data sheets (SXM parts), FLOP/s: F16 and BF16, then F32. */
 static const struct {
@@ -23,59 +18,42 @@ static const struct {
 	{"H800", 989e12, 67e12}, {"H200", 989e12, 67e12}, {"B200", 2250e12, 75e12},
 };
 
-static void *take(struct device *dev, size_t bytes)
-{
-	struct card *c = card_of(dev);
-	struct allocation *a = calloc(1, sizeof *a);
-	if (!a)
-		return NULL;
-	if (cudaMalloc(&a->given, bytes + PAGE) != cudaSuccess) {
-		cudaGetLastError(); /* said here; the next call must not say it again */
-		free(a);
-		return NULL;
-	}
-	a->used = (void *)(((uintptr_t)a->given + PAGE - 1) / PAGE * PAGE);
-	a->next = c->allocations;
-	c->allocations = a;
-	CALL(cudaMemset(a->used, 0, bytes));
-	return a->used;
-}
-
-static void give_back(struct device *dev, void *memory)
-{
-	struct allocation **at = &card_of(dev)->allocations;
-	while (*at && (*at)->used != memory)
-		at = &(*at)->next;
-	check(*at);
-	struct allocation *a = *at;
-	*at = a->next;
-	CALL(cudaFree(a->given));
-	free(a);
-}
-
 static void close_card(struct device *dev)
 {
 	struct card *c = card_of(dev);
 	cudaDeviceSynchronize();
-	while (c->allocations)
-		give_back(dev, c->allocations->used);
+	card_give_back_all(dev);
 	gemm_close(c->gemm);
 	card_close_queues(c);
 	free(c);
 }
 
-/* Cards are given out by the rank's number on its machine; with more ranks than cards they share. */
-static bool choose(struct card *c, int local_rank, struct error *e)
+/* How many cards there are; false: why none can be used. */
+static bool have_cards(int *count, struct error *e)
 {
-	int count = 0, driver = 0, runtime = 0;
-	cudaError_t found = cudaGetDeviceCount(&count);
+	int driver = 0, runtime = 0;
+	cudaError_t found = cudaGetDeviceCount(count);
 	cudaDriverGetVersion(&driver);
 	cudaRuntimeGetVersion(&runtime);
-	if (found == cudaErrorInsufficientDriver || (driver && driver < 12000))
-		return error_set(e, CODE_MACHINE, "cuda: the driver knows CUDA %d.%d, this program was built with %d.%d: update the driver",
-				 driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
-	if (found != cudaSuccess || count == 0)
-		return error_set(e, CODE_MACHINE, "cuda: no card: %s", found == cudaSuccess ? "none is visible" : cudaGetErrorString(found));
+	if (driver == 0)
+		return error_set(e, CODE_MACHINE, "cuda: no card: this machine has no NVIDIA driver");
+	if (found == cudaErrorInsufficientDriver || driver < DRIVER_LEAST)
+		return error_set(e, CODE_MACHINE, "cuda: the driver is for CUDA %d.%d, this program was built with %d.%d: update the "
+				 "driver, or build with an older toolkit", driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+	if (found == cudaErrorNoDevice || (found == cudaSuccess && *count == 0))
+		return error_set(e, CODE_MACHINE, "cuda: no card: the driver sees none");
+	if (found != cudaSuccess)
+		return error_set(e, CODE_MACHINE, "cuda: no card: %s", cudaGetErrorString(found));
+	return true;
+}
+
+/* Cards are given out by the rank's number on its machine; with more ranks than cards they share. */
+static bool choose(struct device *dev, struct card *c, int local_rank, struct error *e)
+{
+	int count = 0;
+	cudaError_t found;
+	if (!have_cards(&count, e))
+		return false;
 	struct cudaDeviceProp properties;
 	c->number = local_rank % count;
 	found = cudaSetDevice(c->number);
@@ -89,6 +67,12 @@ static bool choose(struct card *c, int local_rank, struct error *e)
 	if (c->major < 8)
 		return error_set(e, CODE_MACHINE, "cuda: card %d (%s) has compute capability %d.%d, 8.0 is the least", c->number, c->name,
 				 c->major, c->minor);
+	char bus[32], host[48];
+	found = cudaDeviceGetPCIBusId(bus, sizeof bus, c->number);
+	if (found != cudaSuccess || gethostname(host, sizeof host) != 0)
+		return error_set(e, CODE_MACHINE, "cuda: card %d (%s): where it is cannot be found out", c->number, c->name);
+	host[sizeof host - 1] = '\0';
+	snprintf(dev->identity, sizeof dev->identity, "%s:%s", host, bus);
 	return true;
 }
 
@@ -118,7 +102,7 @@ static bool open_card(struct device *dev, const struct dev_options *options, str
 	size_t room = 0, all = 0;
 	if (!c)
 		return error_set(e, CODE_MACHINE, "out of memory");
-	if (!choose(c, options->local_rank, e) || !gemm_open(&c->gemm, e)) {
+	if (!choose(dev, c, options->local_rank, e) || !gemm_open(&c->gemm, e)) {
 		free(c);
 		return false;
 	}
@@ -127,7 +111,7 @@ static bool open_card(struct device *dev, const struct dev_options *options, str
 	dev->threads = 0;
 	card_open_queues(c);
 	c->place.stream = c->streams[Q_COMPUTE].stream;
-	dev->scalars = c->place.scalars = take(dev, sizeof *dev->scalars);
+	dev->scalars = c->place.scalars = card_take(dev, sizeof *dev->scalars);
 	if (!dev->scalars) {
 		close_card(dev);
 		return error_set(e, CODE_MACHINE, "cuda: card %d (%s) has no memory left", c->number, c->name);
@@ -141,7 +125,7 @@ static bool reserve(struct device *dev, const struct dev_limits *limits, struct 
 {
 	size_t kernels = kernel_workspace(limits);
 	dev->workspace = kernels > GEMM_WORKSPACE ? kernels : GEMM_WORKSPACE; /* one stream: they take turns */
-	card_of(dev)->place.workspace = take(dev, dev->workspace);
+	card_of(dev)->place.workspace = card_take(dev, dev->workspace);
 	if (!card_of(dev)->place.workspace)
 		return error_set(e, CODE_MACHINE, "%s: no room for %zu bytes of workspace", dev->text, dev->workspace);
 	return true;
@@ -158,11 +142,14 @@ static double peak_flops(const struct device *dev, enum dtype compute)
 
 const struct backend backend_cuda = {
 	.name = "cuda",
+	.apart = true,
 	.open = open_card,
 	.reserve = reserve,
 	.close = close_card,
-	.take = take,
-	.give_back = give_back,
+	.take = card_take,
+	.give_back = card_give_back,
+	.take_host = card_take_host,
+	.give_back_host = card_give_back_host,
 	.peak_flops = peak_flops,
 	.mark = card_mark,
 	.wait = card_wait,

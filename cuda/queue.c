@@ -55,7 +55,8 @@ static bool happened(cudaEvent_t event)
 {
 	cudaError_t e = cudaEventQuery(event);
 	if (e != cudaSuccess && e != cudaErrorNotReady)
-		die(CODE_MACHINE, "the card stopped working: %s", cudaGetErrorString(e));
+		die(CODE_MACHINE, "the card was lost: %s (%s); the kernel's log may say why (Xid)", cudaGetErrorString(e),
+		    cudaGetErrorName(e));
 	return e == cudaSuccess;
 }
 
@@ -85,24 +86,29 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* One round of waiting, which began at `begin`: host-driven work goes on, others may run. */
+static void hold(struct device *dev, double begin)
+{
+	struct card *c = card_of(dev);
+	card_poll(dev);
+	sched_yield();
+	if (dev->timeout <= 0 || now() - begin < dev->timeout)
+		return;
+	for (int q = 0; q < QUEUES; q++) {
+		struct stream *s = &c->streams[q];
+		if (s->done < s->posted)
+			die(CODE_PEER, "%s in group %s: nothing came for %g s", s->posts[s->done % POSTS].work->call,
+			    s->posts[s->done % POSTS].work->group, dev->timeout);
+	}
+	die(CODE_PEER, "the card did not finish its work in %g s", dev->timeout);
+}
+
 /* The host waits for an event, pushing host-driven work forward meanwhile. */
 static void await(struct device *dev, cudaEvent_t event)
 {
-	struct card *c = card_of(dev);
 	double begin = now();
-	while (!happened(event)) {
-		card_poll(dev);
-		sched_yield();
-		if (dev->timeout <= 0 || now() - begin < dev->timeout)
-			continue;
-		for (int q = 0; q < QUEUES; q++) {
-			struct stream *s = &c->streams[q];
-			if (s->done < s->posted)
-				die(CODE_PEER, "%s over %s: nothing came for %.0f s", s->posts[s->done % POSTS].work->call,
-				    s->posts[s->done % POSTS].work->group, dev->timeout);
-		}
-		die(CODE_PEER, "the card did not finish its work in %.0f s", dev->timeout);
-	}
+	while (!happened(event))
+		hold(dev, begin);
 }
 
 struct mark card_mark(struct device *dev, enum queue q)
@@ -144,10 +150,8 @@ void card_post(struct device *dev, enum queue q, struct work *w)
 	struct card *c = card_of(dev);
 	struct stream *s = &c->streams[q];
 	uint64_t at = s->posted % POSTS;
-	while (s->posted - s->done == POSTS) {
-		card_poll(dev);
-		sched_yield();
-	}
+	for (double begin = now(); s->posted - s->done == POSTS;)
+		hold(dev, begin);
 	s->posts[at].work = w;
 	CALL(cudaEventRecord(s->posts[at].start, s->stream));
 	s->posted++;
@@ -156,6 +160,14 @@ void card_post(struct device *dev, enum queue q, struct work *w)
 	if (e != CUDA_SUCCESS)
 		die(CODE_MACHINE, "cuStreamWaitValue32: error %d", (int)e);
 	card_poll(dev);
+}
+
+/* The runtime copies to and from memory that is not pinned while the host stands in the call, so nothing may be before it
+ * that the host has to push. */
+static void drain(struct device *dev, enum queue q)
+{
+	struct mark m = card_mark(dev, q);
+	await(dev, card_of(dev)->streams[q].marks[m.count % MARKS]);
 }
 
 static struct stage *next_stage(struct device *dev)
@@ -174,7 +186,10 @@ static struct stage *next_stage(struct device *dev)
 void card_write(struct device *dev, enum queue q, void *to, const void *from, size_t bytes)
 {
 	cudaStream_t stream = card_of(dev)->streams[q].stream;
-	if (bytes > STAGE_BYTES) {
+	bool pinned = card_pinned(card_of(dev), from);
+	if (pinned || bytes > STAGE_BYTES) {
+		if (!pinned)
+			drain(dev, q);
 		CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
 		return;
 	}
@@ -188,7 +203,10 @@ void card_write(struct device *dev, enum queue q, void *to, const void *from, si
 void card_read(struct device *dev, enum queue q, void *to, const void *from, size_t bytes)
 {
 	cudaStream_t stream = card_of(dev)->streams[q].stream;
-	if (bytes > STAGE_BYTES) {
+	bool pinned = card_pinned(card_of(dev), to);
+	if (pinned || bytes > STAGE_BYTES) {
+		if (!pinned)
+			drain(dev, q);
 		CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));
 		return;
 	}

@@ -23,14 +23,15 @@ const struct launcher *const launchers[] = {
 	NULL,
 };
 
-const struct transport *backends_transport(const struct backend *backend, int size)
+const struct transport *backends_transport(const struct device *dev, const struct launch *launch, struct error *e)
 {
-	(void)backend;
-	if (size == 1)
+	if (launch->size == 1)
 		return &transport_self;
 #if HAVE_MPI
 	return &transport_mpi;
 #else
+	error_set(e, CODE_USAGE, "this build has no way to connect %d ranks: it was made without MPI; start one rank, or install "
+		  "Open MPI and build again", launch->size);
 	return NULL;
 #endif
 }

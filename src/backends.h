@@ -11,7 +11,8 @@
 extern const struct backend *const backends[];    /* NULL-ended, the preferred one first */
 extern const struct launcher *const launchers[];  /* NULL-ended, in the order they are tried */
 
-/* The transport for a job of `size` ranks on a backend, or NULL: this build has none. */
-const struct transport *backends_transport(const struct backend *backend, int size);
+/* The transport for a job on this kind of device, or NULL with the cause: NCCL where every rank has a card of its own, MPI
+ * otherwise. Collective over the job where the device is a card. Fails: CODE_USAGE, CODE_MACHINE. */
+const struct transport *backends_transport(const struct device *dev, const struct launch *launch, struct error *e);
 
 #endif

@@ -38,7 +38,7 @@ static void group_init(struct comm *c, MPI_Comm mpi, struct mpi_world *world)
 	comm_barrier(c);
 }
 
-static void world_init(struct mpi_world *w, int size)
+static void world_init(struct mpi_world *w, struct device *dev, int size)
 {
 	for (int q = 0; q < QUEUES; q++) {
 		struct mpi_lane *lane = &w->lanes[q];
@@ -48,10 +48,15 @@ static void world_init(struct mpi_world *w, int size)
 		lane->expected = must_have((size_t)lane->room, sizeof *lane->expected);
 		lane->inputs = must_have((size_t)size, sizeof *lane->inputs);
 		lane->scratch = must_have(LANE_SCRATCH, 1);
+		if (!dev->backend->apart)
+			continue;
+		lane->stage = dev->backend->take_host(dev, LANE_STAGE);
+		if (!lane->stage)
+			die(CODE_MACHINE, "%s: no host memory for copies of %d bytes", dev_name(dev), (int)LANE_STAGE);
 	}
 }
 
-static void world_finish(struct mpi_world *w)
+static void world_finish(struct mpi_world *w, struct device *dev)
 {
 	for (int q = 0; q < QUEUES; q++) {
 		struct mpi_lane *lane = &w->lanes[q];
@@ -61,6 +66,8 @@ static void world_finish(struct mpi_world *w)
 		free(lane->expected);
 		free(lane->inputs);
 		free(lane->scratch);
+		if (lane->stage)
+			dev->backend->give_back_host(dev, lane->stage);
 	}
 	while (w->pool) {
 		struct mpi_work *work = w->pool;
@@ -114,7 +121,7 @@ static bool mpi_open(struct comm *world, struct error *e)
 	limit_end();
 
 	struct mpi_world *w = must_have(1, sizeof *w);
-	world_init(w, size);
+	world_init(w, world->dev, size);
 	group_init(world, mpi, w);
 	return true;
 }
@@ -144,7 +151,7 @@ static void mpi_close(struct comm *c)
 	MPI_Comm_free(&g->mpi);
 	if (!c->parent) {
 		MPI_Finalize();
-		world_finish(g->world);
+		world_finish(g->world, c->dev);
 	}
 	limit_end();
 	free(g);
@@ -176,14 +183,14 @@ void mpi_post(struct mpi_work *w)
 	dev_post(w->comm->dev, w->queue, &w->base);
 }
 
-static void mpi_all_reduce(struct comm *c, enum queue q, struct tensor t)
+void mpi_host_all_reduce(struct comm *c, enum queue q, struct tensor t)
 {
 	struct mpi_work *w = mpi_work_take(c, q, KIND_ALL_REDUCE);
 	w->out = t;
 	mpi_post(w);
 }
 
-static void mpi_all_gather(struct comm *c, enum queue q, struct tensor out, struct tensor in)
+void mpi_host_all_gather(struct comm *c, enum queue q, struct tensor out, struct tensor in)
 {
 	struct mpi_work *w = mpi_work_take(c, q, KIND_ALL_GATHER);
 	w->out = out;
@@ -191,7 +198,7 @@ static void mpi_all_gather(struct comm *c, enum queue q, struct tensor out, stru
 	mpi_post(w);
 }
 
-static void mpi_reduce_scatter(struct comm *c, enum queue q, struct tensor out, struct tensor in)
+void mpi_host_reduce_scatter(struct comm *c, enum queue q, struct tensor out, struct tensor in)
 {
 	struct mpi_work *w = mpi_work_take(c, q, KIND_REDUCE_SCATTER);
 	w->out = out;
@@ -199,7 +206,7 @@ static void mpi_reduce_scatter(struct comm *c, enum queue q, struct tensor out, 
 	mpi_post(w);
 }
 
-static void mpi_broadcast(struct comm *c, enum queue q, struct tensor t, int root)
+void mpi_host_broadcast(struct comm *c, enum queue q, struct tensor t, int root)
 {
 	struct mpi_work *w = mpi_work_take(c, q, KIND_BROADCAST);
 	w->out = t;
@@ -207,7 +214,7 @@ static void mpi_broadcast(struct comm *c, enum queue q, struct tensor t, int roo
 	mpi_post(w);
 }
 
-static void mpi_exchange(struct comm *c, enum queue q, const struct transfer *transfers, int count)
+void mpi_host_exchange(struct comm *c, enum queue q, const struct transfer *transfers, int count)
 {
 	struct mpi_work *w = mpi_work_take(c, q, KIND_EXCHANGE);
 	w->count = count;
@@ -215,9 +222,39 @@ static void mpi_exchange(struct comm *c, enum queue q, const struct transfer *tr
 	mpi_post(w);
 }
 
+static bool apart(const struct comm *c)
+{
+	return c->dev->backend->apart;
+}
+
+static void mpi_all_reduce(struct comm *c, enum queue q, struct tensor t)
+{
+	(apart(c) ? mpi_stage_all_reduce : mpi_host_all_reduce)(c, q, t);
+}
+
+static void mpi_all_gather(struct comm *c, enum queue q, struct tensor out, struct tensor in)
+{
+	(apart(c) ? mpi_stage_all_gather : mpi_host_all_gather)(c, q, out, in);
+}
+
+static void mpi_reduce_scatter(struct comm *c, enum queue q, struct tensor out, struct tensor in)
+{
+	(apart(c) ? mpi_stage_reduce_scatter : mpi_host_reduce_scatter)(c, q, out, in);
+}
+
+static void mpi_broadcast(struct comm *c, enum queue q, struct tensor t, int root)
+{
+	(apart(c) ? mpi_stage_broadcast : mpi_host_broadcast)(c, q, t, root);
+}
+
+static void mpi_exchange(struct comm *c, enum queue q, const struct transfer *transfers, int count)
+{
+	(apart(c) ? mpi_stage_exchange : mpi_host_exchange)(c, q, transfers, count);
+}
+
 /* Host calls stand on the copy queue and wait there, so that works on other queues move meanwhile: a peer may need
  * them before it comes to the same call. */
-static void mpi_host_gather(struct comm *c, void *out, const void *in, size_t bytes)
+static void mpi_set_gather(struct comm *c, void *out, const void *in, size_t bytes)
 {
 	struct mpi_work *w = mpi_work_take(c, Q_COPY, KIND_HOST_GATHER);
 	char *own = (char *)out + (size_t)c->rank * bytes;
@@ -228,7 +265,7 @@ static void mpi_host_gather(struct comm *c, void *out, const void *in, size_t by
 	dev_finish(c->dev, dev_mark(c->dev, Q_COPY));
 }
 
-static void mpi_host_broadcast(struct comm *c, void *data, size_t bytes, int root)
+static void mpi_set_broadcast(struct comm *c, void *data, size_t bytes, int root)
 {
 	struct mpi_work *w = mpi_work_take(c, Q_COPY, KIND_HOST_BROADCAST);
 	w->out = tensor_1d(data, U8, (int64_t)bytes);
@@ -247,6 +284,6 @@ const struct transport transport_mpi = {
 	.reduce_scatter = mpi_reduce_scatter,
 	.broadcast = mpi_broadcast,
 	.exchange = mpi_exchange,
-	.host_gather = mpi_host_gather,
-	.host_broadcast = mpi_host_broadcast,
+	.host_gather = mpi_set_gather,
+	.host_broadcast = mpi_set_broadcast,
 };

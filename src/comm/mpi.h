@@ -11,6 +11,9 @@
  * Matching: a message carries the queue and the kind of call as its tag. So matching calls must be on the same queue
  * on every rank, and works on different queues of one comm cannot mix.
  *
+ * A device whose memory is apart (a card) has its tensors copied to the host and back by the same queue, a piece that fits
+ * the lane's stage at a time (mpi_stage.c): down, the work on the host's copy, up. The host waits for none of it.
+ *
  * Open MPI sends to ranks on the same machine by shared memory. All MPI calls are made by the thread that opened. */
 #ifndef MTRAIN_COMM_MPI_H
 #define MTRAIN_COMM_MPI_H
@@ -21,6 +24,7 @@
 
 enum {
 	LANE_SCRATCH = 2 << 20,    /* bytes a lane receives what is to be added in; also bounds a round */
+	LANE_STAGE = 4 << 20,      /* bytes of a call that are on the host at once, for devices with memory apart */
 	AT_ONCE = 2048,       /* bytes up to which an all-reduce sends everything to everybody in one round */
 	ROUND_MAX = 1 << 28,      /* elements of one message */
 };
@@ -37,6 +41,7 @@ struct mpi_lane {
 	int64_t *expected;     /* [room] bytes that must come; −1: a send */
 	const void **inputs;   /* [world size] for sum_ranks */
 	char *scratch;         /* [LANE_SCRATCH] */
+	char *stage;           /* [LANE_STAGE] of the device's host memory; NULL: the device has no memory apart */
 };
 
 struct mpi_world {
@@ -66,6 +71,20 @@ struct mpi_work {
 
 /* Dies with the call's name unless rc is MPI_SUCCESS. */
 void mpi_must(int rc, const char *call, const char *group);
+
+/* The calls on host memory. */
+void mpi_host_all_reduce(struct comm *c, enum queue q, struct tensor t);
+void mpi_host_all_gather(struct comm *c, enum queue q, struct tensor out, struct tensor in);
+void mpi_host_reduce_scatter(struct comm *c, enum queue q, struct tensor out, struct tensor in);
+void mpi_host_broadcast(struct comm *c, enum queue q, struct tensor t, int root);
+void mpi_host_exchange(struct comm *c, enum queue q, const struct transfer *transfers, int count);
+
+/* The same on memory apart. */
+void mpi_stage_all_reduce(struct comm *c, enum queue q, struct tensor t);
+void mpi_stage_all_gather(struct comm *c, enum queue q, struct tensor out, struct tensor in);
+void mpi_stage_reduce_scatter(struct comm *c, enum queue q, struct tensor out, struct tensor in);
+void mpi_stage_broadcast(struct comm *c, enum queue q, struct tensor t, int root);
+void mpi_stage_exchange(struct comm *c, enum queue q, const struct transfer *transfers, int count);
 
 /* A work from the pool, its call filled in; mpi_post queues it. */
 struct mpi_work *mpi_work_take(struct comm *c, enum queue q, enum mpi_kind kind);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "backends.h"
-#include "base/text.h"
+#include "base/log.h"
 
 static int threads_each(const struct launch *l)
 {
@@ -26,6 +26,8 @@ static bool open_device(struct job *j, const struct device_settings *s, double t
 		if (!automatic && strcmp(s->backend, backends[i]->name) != 0)
 			continue;
 		if (dev_open(&j->dev, backends[i], &options, e)) {
+			if (e->code)
+				log_info("device.backend = auto: %s, since %s", backends[i]->name, e->text);
 			*e = (struct error){0};
 			return true;
 		}
@@ -37,13 +39,11 @@ static bool open_device(struct job *j, const struct device_settings *s, double t
 
 bool job_open(struct job *j, const struct device_settings *device, double timeout, struct error *e)
 {
+	*e = (struct error){0};
 	if (!open_device(j, device, timeout, e))
 		return false;
-	const struct transport *t = backends_transport(backends[0], j->launch.size);
-	if (!t)
-		return error_set(e, CODE_USAGE, "this build has no way to connect %d ranks: it was made without MPI; start one rank, "
-				 "or install Open MPI and build again", j->launch.size);
-	return comm_open(&j->world, t, j->dev, j->launch.rank, j->launch.size, e);
+	const struct transport *t = backends_transport(j->dev, &j->launch, e);
+	return t && comm_open(&j->world, t, j->dev, j->launch.rank, j->launch.size, e);
 }
 
 void job_close(struct job *j)

@@ -4,7 +4,7 @@
  * hole. device.c and ops.c are the thin layer between: they check every call and pass it on, so an implementer may rely
  * on shapes, types and limits as the book of ops states them.
  *
- * Used by implementers (cpu/, later cuda/ and cost/) and by transports, never by the model. */
+ * Used by implementers (cpu/, cuda/) and by transports, never by the model. */
 #ifndef MTRAIN_DEV_BACKEND_H
 #define MTRAIN_DEV_BACKEND_H
 
@@ -28,6 +28,8 @@ struct work {
 
 struct backend {
 	const char *name;
+	/* Device memory is not the host's: what goes from host to host is copied through memory of take_host. */
+	bool apart;
 	/* Fails: CODE_MACHINE. Sets dev->impl, dev->ops, dev->scalars, dev->text, dev->threads. */
 	bool (*open)(struct device *dev, const struct dev_options *options, struct error *e);
 	/* Takes the ops' workspace and sets dev->workspace. Fails: CODE_MACHINE. */
@@ -35,6 +37,9 @@ struct backend {
 	void (*close)(struct device *dev);
 	void *(*take)(struct device *dev, size_t bytes); /* zeroed; NULL: not to be had */
 	void (*give_back)(struct device *dev, void *memory);
+	/* Host memory that queued copies read and write without holding the host; NULL: not to be had. */
+	void *(*take_host)(struct device *dev, size_t bytes);
+	void (*give_back_host)(struct device *dev, void *memory);
 	double (*peak_flops)(const struct device *dev, enum dtype compute);
 	struct mark (*mark)(struct device *dev, enum queue q);
 	void (*wait)(struct device *dev, enum queue q, struct mark m);
@@ -55,6 +60,7 @@ struct device {
 	size_t workspace;
 	int threads;
 	char text[96];
+	char identity[96]; /* equal on two ranks where they share one piece of hardware; "": it means nothing */
 	void *impl;
 };
 

@@ -22,6 +22,38 @@ enum { GAP = 256 };
 static char *heap, *shadow;
 static std::map<char *, size_t> taken; /* by address */
 
+static bool guarded, opened;
+
+static void protect(int how)
+{
+	if (heap && mprotect(heap, HEAP, how) != 0)
+		abort();
+}
+
+void memory_guard()
+{
+	guarded = true;
+}
+
+void memory_open()
+{
+	if (guarded && !opened)
+		protect(PROT_READ | PROT_WRITE);
+	opened = true;
+}
+
+void memory_close()
+{
+	if (guarded && opened)
+		protect(PROT_NONE);
+	opened = false;
+}
+
+bool memory_is_device(const void *at)
+{
+	return heap && at >= heap && at < heap + HEAP;
+}
+
 static void *reserve(size_t bytes)
 {
 	void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -209,7 +241,7 @@ void memory_access(const void *p, size_t bytes, bool write, bool aligned)
 		access_shared(size_t(at - shared), bytes, write);
 		return;
 	}
-	if (heap && at >= heap && at < heap + HEAP) {
+	if (memory_is_device(at)) {
 		const char *s = shadow + (at - heap);
 		size_t next = bytes > 16 ? 1 : bytes > 1 ? bytes - 1 : 1; /* what is outside is wider than one access */
 		for (size_t i = 0; i < bytes; i += next) {

@@ -22,6 +22,12 @@ void memory_set_parameters(const void *at, size_t bytes);
 /* Judges an access by the thread that runs; fails (emu_fail) when it is wrong. */
 void memory_access(const void *at, size_t bytes, bool write, bool aligned);
 
+/* Device memory that the runtime gave is closed to the host: only while a stream's work runs can it be touched. */
+void memory_guard();
+void memory_open();
+void memory_close();
+bool memory_is_device(const void *at);
+
 /* Where the scheduler is asked: ends the process with a line that names kernel, block and thread. */
 [[noreturn]] void emu_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

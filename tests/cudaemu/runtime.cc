@@ -3,16 +3,23 @@
  * is not ordered by an event runs at a time that a test did not expect. */
 #include "runtime.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <cuda.h>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "emu.h"
+#include "memory.h"
 
+struct item {
+	std::function<bool()> run; /* true: done */
+	bool memory;               /* touches the card's */
+};
 struct CUstream_st {
-	std::deque<std::function<bool()>> items; /* true: done */
+	std::deque<item> items;
 };
 struct CUevent_st {
 	uint64_t recorded, happened;
@@ -21,11 +28,28 @@ struct CUevent_st {
 static std::vector<cudaStream_t> streams;
 static bool running;
 
-void emu_enqueue(cudaStream_t stream, std::function<bool()> item)
+static std::map<const char *, size_t> pinned; /* by address */
+
+static bool is_pinned(const void *at)
+{
+	auto next = pinned.upper_bound(static_cast<const char *>(at));
+	if (next == pinned.begin())
+		return false;
+	--next;
+	return at < next->first + next->second;
+}
+
+[[noreturn]] static void wrong(const char *what)
+{
+	fprintf(stderr, "cudaemu: %s\n", what);
+	_Exit(EMU_FAULT);
+}
+
+void emu_enqueue(cudaStream_t stream, std::function<bool()> run, bool memory)
 {
 	if (stream)
-		stream->items.push_back(std::move(item));
-	else if (!item())
+		stream->items.push_back({std::move(run), memory});
+	else if (!run())
 		abort();
 }
 
@@ -39,13 +63,25 @@ static void pump()
 		moved = false;
 		for (size_t i = 0; i < streams.size(); i++) {
 			cudaStream_t s = streams[emu_backwards() ? streams.size() - 1 - i : i];
-			while (!s->items.empty() && s->items.front()()) {
+			while (!s->items.empty()) {
+				if (s->items.front().memory)
+					memory_open();
+				if (!s->items.front().run())
+					break;
 				s->items.pop_front();
 				moved = true;
 			}
 		}
 	}
+	memory_close();
 	running = false;
+}
+
+void emu_drain(cudaStream_t stream)
+{
+	pump();
+	if (stream && !stream->items.empty())
+		wrong("the host waits for a stream that waits for the host");
 }
 
 extern "C" {
@@ -76,6 +112,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
 	p->major = 8;
 	return cudaSuccess;
 }
+cudaError_t cudaDeviceGetPCIBusId(char *id, int room, int device)
+{
+	snprintf(id, size_t(room), "0000:%02x:00.0", device);
+	return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(size_t *room, size_t *all)
 {
 	*room = *all = size_t(1) << 30;
@@ -85,13 +126,20 @@ const char *cudaGetErrorString(cudaError_t e)
 {
 	return e == cudaErrorMemoryAllocation ? "out of memory" : "error of the emulator";
 }
+const char *cudaGetErrorName(cudaError_t)
+{
+	return "emulated";
+}
 cudaError_t cudaGetLastError(void)
 {
 	return cudaSuccess;
 }
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
+	memory_guard();
+	memory_open();
 	*p = emu_take(bytes);
+	memory_close();
 	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFree(void *p)
@@ -102,16 +150,27 @@ cudaError_t cudaFree(void *p)
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
 {
 	*p = malloc(bytes);
+	if (*p)
+		pinned[static_cast<const char *>(*p)] = bytes;
 	return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeHost(void *p)
 {
+	if (p && !pinned.erase(static_cast<const char *>(p)))
+		wrong("cudaFreeHost of memory that cudaHostAlloc did not give");
 	free(p);
 	return cudaSuccess;
 }
 cudaError_t cudaMemset(void *p, int value, size_t bytes)
 {
+	memory_open();
 	memset(p, value, bytes);
+	memory_close();
+	return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	emu_drain(stream == cudaStreamLegacy ? nullptr : stream);
 	return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
@@ -122,12 +181,18 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t strea
 	});
 	return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
+	bool down = kind == cudaMemcpyDeviceToHost, up = kind == cudaMemcpyHostToDevice;
+	if (memory_is_device(from) != !up || memory_is_device(to) != !down)
+		wrong("a copy whose kind is not that of its memory");
+	bool held = (down && !is_pinned(to)) || (up && !is_pinned(from));
 	emu_enqueue(stream, [=] {
 		memmove(to, from, bytes);
 		return true;
 	});
+	if (held)
+		emu_drain(stream);
 	return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
@@ -158,10 +223,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
 	uint64_t n = ++event->recorded;
-	emu_enqueue(stream, [=] {
-		event->happened = n;
-		return true;
-	});
+	emu_enqueue(
+		stream,
+		[=] {
+			event->happened = n;
+			return true;
+		},
+		false);
 	return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event)
@@ -172,7 +240,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
 	uint64_t n = event->recorded;
-	emu_enqueue(stream, [=] { return event->happened >= n; });
+	emu_enqueue(stream, [=] { return event->happened >= n; }, false);
 	return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize(void)
@@ -184,7 +252,7 @@ cudaError_t cudaDeviceSynchronize(void)
 static CUresult wait_value(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned)
 {
 	volatile uint32_t *flag = reinterpret_cast<volatile uint32_t *>(at);
-	emu_enqueue(stream, [=] { return int32_t(*flag - value) >= 0; });
+	emu_enqueue(stream, [=] { return int32_t(*flag - value) >= 0; }, false);
 	return CUDA_SUCCESS;
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char *, void **entry, unsigned, unsigned long long,

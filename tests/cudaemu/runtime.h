@@ -5,8 +5,12 @@
 #include <cuda_runtime_api.h>
 #include <functional>
 
-/* Puts an item at the end of a stream; it runs until it gives true. Without a stream it runs now. */
-void emu_enqueue(cudaStream_t stream, std::function<bool()> item);
+/* Puts an item at the end of a stream; it runs until it gives true. Without a stream it runs now. Device memory is open to
+ * it unless it says that it needs none. */
+void emu_enqueue(cudaStream_t stream, std::function<bool()> item, bool memory = true);
+
+/* The host's wait for a stream; fails where it would last for ever. */
+void emu_drain(cudaStream_t stream);
 
 bool emu_backwards();
 

@@ -1,10 +1,13 @@
 /* The CUDA backend itself, on the emulator: products through cuBLASLt's stand-in against the plain column, and the order
  * that marks, waits and host-driven work give. Streams run as late as they can, in either order. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -166,6 +169,24 @@ static void copies_come_whole(void **state)
 	dev_give_back(card.dev, memory);
 }
 
+/* What the emulator is trusted with: the host that reads a card's memory is stopped. */
+static void memory_is_apart(void **state)
+{
+	struct error e;
+	void *memory;
+	int status;
+	(void)state;
+	assert_true(dev_take(card.dev, &memory, 64, &e));
+	pid_t child = fork();
+	if (child == 0) {
+		signal(SIGSEGV, SIG_DFL);
+		_exit(*(volatile char *)memory);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+	dev_give_back(card.dev, memory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +194,7 @@ int main(void)
 		cmocka_unit_test(host_work_keeps_its_place),
 		cmocka_unit_test(a_wait_orders_queues),
 		cmocka_unit_test(copies_come_whole),
+		cmocka_unit_test(memory_is_apart),
 	};
 	bench_open(&plain, &backend_cpu, "plain", 1);
 	bench_open(&card, &backend_cuda, NULL, 1);

@@ -1,5 +1,6 @@
 /* Every collective on odd sizes and every type, against sums made here in rank order, bit for bit. */
 #include "job.h"
+#include "twin.h"
 
 static int failures;
 
@@ -110,7 +111,7 @@ static void fill_sum(struct tensor t, int salt, int ranks)
 
 static void finish(struct comm *c, struct device *dev, enum queue q)
 {
-	dev_finish(dev, dev_mark(dev, q));
+	twin_finish(dev, q);
 }
 
 static void test_all_reduce(struct comm *c, struct device *dev, enum dtype t, int64_t n)
@@ -118,7 +119,7 @@ static void test_all_reduce(struct comm *c, struct device *dev, enum dtype t, in
 	struct tensor got = make(t, 1, n), want = make(t, 1, n);
 	fill(got, 1, comm_rank(c));
 	fill_sum(want, 1, comm_size(c));
-	comm_all_reduce(c, Q_TENSOR, got);
+	twin_all_reduce(c, Q_TENSOR, got);
 	finish(c, dev, Q_TENSOR);
 	expect_same("all-reduce", got, want, c);
 	free(got.data);
@@ -132,7 +133,7 @@ static void test_reduce_scatter(struct comm *c, struct device *dev, enum dtype t
 	struct tensor out = in_place ? tensor_rows(in, 2 * rank, 2) : make(t, 2, n);
 	fill(in, 2, rank);
 	fill_sum(want, 2, size);
-	comm_reduce_scatter(c, Q_DATA, out, in);
+	twin_reduce_scatter(c, Q_DATA, out, in);
 	finish(c, dev, Q_DATA);
 	expect_same("reduce-scatter", out, tensor_rows(want, 2 * rank, 2), c);
 	if (!in_place)
@@ -149,7 +150,7 @@ static void test_all_gather(struct comm *c, struct device *dev, enum dtype t, in
 	fill(in, 3, rank);
 	for (int r = 0; r < size; r++)
 		fill(tensor_rows(want, 3 * r, 3), 3, r);
-	comm_all_gather(c, Q_DATA, out, in);
+	twin_all_gather(c, Q_DATA, out, in);
 	finish(c, dev, Q_DATA);
 	expect_same("all-gather", out, want, c);
 	if (!in_place)
@@ -163,7 +164,7 @@ static void test_broadcast(struct comm *c, struct device *dev, enum dtype t, int
 	struct tensor got = make(t, 1, n), want = make(t, 1, n);
 	fill(got, 4, comm_rank(c));
 	fill(want, 4, root);
-	comm_broadcast(c, Q_PIPE, got, root);
+	twin_broadcast(c, Q_PIPE, got, root);
 	finish(c, dev, Q_PIPE);
 	expect_same("broadcast", got, want, c);
 	free(got.data);
@@ -186,7 +187,7 @@ static void test_ring(struct comm *c, struct device *dev, int64_t n)
 		{left, TRANSFER_SEND, give_back},
 		{right, TRANSFER_RECEIVE, take_back},
 	};
-	comm_exchange(c, Q_PIPE, list, 4);
+	twin_exchange(c, Q_PIPE, list, 4);
 	finish(c, dev, Q_PIPE);
 	expect_same("ring", take, want, c);
 	expect_same("ring back", take_back, want_back, c);
@@ -199,7 +200,7 @@ static void test_ring(struct comm *c, struct device *dev, int64_t n)
  * list order. */
 static void test_crossed(struct comm *c, struct device *dev)
 {
-	enum { N = 4, COUNT = 100003 };
+	enum { N = 4, COUNT = 300007 };
 	int size = comm_size(c), rank = comm_rank(c), peer = rank ^ 1;
 	if (peer < size) {
 		struct tensor give[N], take[N], want[N];
@@ -213,7 +214,7 @@ static void test_crossed(struct comm *c, struct device *dev)
 			list[rank < peer ? i : N + i] = (struct transfer){peer, TRANSFER_SEND, give[i]};
 			list[rank < peer ? N + i : i] = (struct transfer){peer, TRANSFER_RECEIVE, take[i]};
 		}
-		comm_exchange(c, Q_PIPE, list, 2 * N);
+		twin_exchange(c, Q_PIPE, list, 2 * N);
 		finish(c, dev, Q_PIPE);
 		for (int i = 0; i < N; i++) {
 			expect_same("crossed", take[i], want[i], c);
@@ -246,9 +247,9 @@ static void test_in_flight(struct comm *c, struct device *dev)
 		for (int r = 0; r < size; r++)
 			fill(tensor_rows(gathered_want[i], r, 1), 30 + i, r);
 		fill(cast_want[i], 40 + i, i % size);
-		comm_all_reduce(c, q, reduced[i]);
-		comm_all_gather(c, q, gathered[i], tensor_rows(gathered[i], rank, 1));
-		comm_broadcast(c, q, cast[i], i % size);
+		twin_all_reduce(c, q, reduced[i]);
+		twin_all_gather(c, q, gathered[i], tensor_rows(gathered[i], rank, 1));
+		twin_broadcast(c, q, cast[i], i % size);
 	}
 	/* A host call while they run. Some ranks wait for the works first: they need what the others do in the host call. */
 	if (rank % 2)
@@ -302,8 +303,8 @@ static void test_count(struct comm *c, struct device *dev)
 	struct tensor t = make(F16, comm_size(c), 10);
 	memset(t.data, 0, tensor_bytes(t));
 	struct comm_count before = comm_count(c), after;
-	comm_all_reduce(c, Q_TENSOR, t);
-	comm_all_gather(c, Q_TENSOR, t, tensor_rows(t, comm_rank(c), 1));
+	twin_all_reduce(c, Q_TENSOR, t);
+	twin_all_gather(c, Q_TENSOR, t, tensor_rows(t, comm_rank(c), 1));
 	finish(c, dev, Q_TENSOR);
 	after = comm_count(c);
 	int calls = comm_size(c) > 1;
@@ -356,8 +357,8 @@ static void test_split(struct job *j)
 	fill_sum(a_want, 50, comm_size(half));
 	fill(b, 51, comm_rank(column));
 	fill_sum(b_want, 51, comm_size(column));
-	comm_all_reduce(half, Q_TENSOR, a);
-	comm_all_reduce(column, Q_DATA, b);
+	twin_all_reduce(half, Q_TENSOR, a);
+	twin_all_reduce(column, Q_DATA, b);
 	finish(column, j->dev, Q_DATA);
 	finish(half, j->dev, Q_TENSOR);
 	expect_same("at once", a, a_want, half);
@@ -380,6 +381,8 @@ int main(void)
 	test_split(&j);
 	if (j.launch.size <= 4) {
 		test_all_reduce(j.world, j.dev, F16, LONG);
+		test_all_gather(j.world, j.dev, F32, LONG / 4, false);
+		test_broadcast(j.world, j.dev, I32, LONG, 1 % j.launch.size);
 		test_reduce_scatter(j.world, j.dev, F64, LONG / 4 / j.launch.size, false);
 	}
 	int *all = malloc((size_t)j.launch.size * sizeof *all);

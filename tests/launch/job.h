@@ -36,14 +36,18 @@ static inline void job_launch(struct job *j, double timeout)
 		.timeout = timeout,
 	};
 	job_must(launch_init(&j->launch, launchers, &e), &e);
-	job_must(dev_open(&j->dev, backends[0], &options, &e), &e);
+	options.local_rank = j->launch.local_rank;
+	bool opened = false;
+	for (int i = 0; backends[i] && !opened; i++)
+		opened = dev_open(&j->dev, backends[i], &options, &e);
+	job_must(opened, &e);
 }
 
 static inline void job_open(struct job *j)
 {
 	struct error e = {0};
-	const struct transport *t = backends_transport(backends[0], j->launch.size);
-	check(t);
+	const struct transport *t = backends_transport(j->dev, &j->launch, &e);
+	job_must(t, &e);
 	job_must(comm_open(&j->world, t, j->dev, j->launch.rank, j->launch.size, &e), &e);
 }
 
