@@ -141,7 +141,7 @@ __global__ void position_backward_kernel(T *dx, const T *dout, float *dtable, dr
 		step = d.span.length;
 		k = d.span.row + (place - d.span.row % step + step) % step;
 		last = span_row(&d.span, N - 1);
-		row = dtable ? dtable + (d.span.first + place) * C + c : nullptr;
+		row = dtable ? dtable + span_place(&d.span, place) * C + c : nullptr;
 	}
 	float sum[W];
 #pragma unroll

@@ -7,7 +7,7 @@
 
 const char *queue_name(enum queue q)
 {
-	static const char *const names[QUEUES] = {"compute", "tensor", "pipe", "data", "copy"};
+	static const char *const names[QUEUES] = {"compute", "tensor", "context", "pipe", "data", "copy"};
 	return names[q];
 }
 

@@ -18,7 +18,7 @@
 #include "dev/scalars.h"
 
 /* One queue an axis, so that a tensor reduction never stands behind a pipeline receive that waits for a neighbour. */
-enum queue { Q_COMPUTE, Q_TENSOR, Q_PIPE, Q_DATA, Q_COPY, QUEUES };
+enum queue { Q_COMPUTE, Q_TENSOR, Q_CONTEXT, Q_PIPE, Q_DATA, Q_COPY, QUEUES };
 
 const char *queue_name(enum queue q);
 

@@ -95,9 +95,12 @@ static void placed(const char *op, const struct span *s)
 	if (s->piece < 0 || (s->piece > 0 && s->stride < s->piece))
 		die(CODE_MACHINE, "%s: a span's pieces of %lld rows are %lld rows apart", op, (long long)s->piece,
 		    (long long)s->stride);
-	if (s->sample < 0 || s->first < 0 || s->first + s->length > s->sequence)
+	if (s->jump < 0 || (s->jump > 0 && s->length % 2 != 0))
+		die(CODE_MACHINE, "%s: a span of length %lld has no halves %lld tokens apart", op, (long long)s->length,
+		    (long long)s->jump);
+	if (s->sample < 0 || s->first < 0 || s->first + s->length + s->jump > s->sequence)
 		die(CODE_MACHINE, "%s: span %lld … %lld of sample %lld is not inside a sequence of %lld", op,
-		    (long long)s->first, (long long)(s->first + s->length), (long long)s->sample,
+		    (long long)s->first, (long long)(s->first + s->length + s->jump), (long long)s->sample,
 		    (long long)s->sequence);
 }
 
@@ -347,7 +350,8 @@ static void attention_right(const char *op, struct device *dev, struct tensor qk
 		die(CODE_MACHINE, "%s: scale %g and first head %lld should not be negative", op, scale,
 		    (long long)first_head);
 	dropout_right(op, d);
-	if (d->rate > 0 && (d->span.row != 0 || d->span.piece != 0 || d->span.first != 0 || d->span.length != sequence))
+	if (d->rate > 0 && (d->span.row != 0 || d->span.piece != 0 || d->span.first != 0 || d->span.length != sequence ||
+			    d->span.jump != 0))
 		die(CODE_MACHINE, "%s: the span should be whole sequences of %lld", op, (long long)sequence);
 	within(op, "rows", qkv.shape[0], dev->limits.rows);
 	within(op, "width", qkv.shape[1] * qkv.shape[2] * qkv.shape[3], dev->limits.width);

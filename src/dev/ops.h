@@ -32,8 +32,11 @@
 #include "dev/device.h"
 
 /* Which tokens the rows of a tensor are. Rows of a micro-batch are counted over its samples: row k = b·length + t is
- * token first + t of the sample with global number scalars.samples + sample + b, in sequences of `sequence` tokens. The
- * tensor has pieces of `piece` rows, each `stride` rows behind the one before: row n of it is row
+ * token first + t of the sample with global number scalars.samples + sample + b, in sequences of `sequence` tokens; in
+ * the second half of the sample's rows, t ≥ length/2, it is token first + t + jump. So a rank's share of a sequence can be
+ * two stretches of one size, as context parallelism cuts them; jump 0: one.
+ *
+ * The tensor has pieces of `piece` rows, each `stride` rows behind the one before: row n of it is row
  * k = row + n/piece·stride + n%piece. With piece 0 it is one stretch, k = row + n. So each chunk of a micro-batch's rows
  * can be shared out among ranks. */
 struct span {
@@ -41,7 +44,14 @@ struct span {
 	int64_t row;    /* the first row here */
 	int64_t piece, stride;
 	int64_t first, length, sequence;
+	int64_t jump;   /* tokens left out between the halves, of one size where there are any */
 };
+
+/* Token of row t of a sample. */
+ANYWHERE static inline int64_t span_place(const struct span *s, int64_t t)
+{
+	return s->first + t + (t < s->length / 2 ? 0 : s->jump);
+}
 
 /* The micro-batch's row k that row n of the tensor is. */
 ANYWHERE static inline int64_t span_row(const struct span *s, int64_t n)
@@ -61,7 +71,7 @@ ANYWHERE static inline int64_t span_find(const struct span *s, int64_t k)
 /* Token within its sequence, and sample counted from the first of the step, of row n. */
 ANYWHERE static inline int64_t span_token(const struct span *s, int64_t n)
 {
-	return s->first + span_row(s, n) % s->length;
+	return span_place(s, span_row(s, n) % s->length);
 }
 
 ANYWHERE static inline int64_t span_sample(const struct span *s, int64_t n)

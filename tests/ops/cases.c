@@ -43,7 +43,7 @@ void case_derive(struct call *c, const char *name, builder *build, const int64_t
 }
 
 static const int64_t row_sizes[][SIZE_DIMS] = {{1, 1}, {3, 17}, {17, 3}, {2, 64}, {5, 100}, {64, 257}, {257, 33}};
-static const int64_t span_sizes[][SIZE_DIMS] = {{1, 1, 1}, {2, 3, 17}, {3, 5, 3}, {1, 2, 64}, {2, 33, 100}, {4, 17, 257}};
+static const int64_t span_sizes[][SIZE_DIMS] = {{1, 1, 1}, {2, 3, 17}, {3, 6, 3}, {1, 2, 64}, {2, 34, 100}, {4, 17, 257}};
 static const int64_t table_sizes[][SIZE_DIMS] = {{1, 1, 1}, {3, 17, 5}, {64, 3, 17}, {257, 100, 64}, {100, 257, 3}};
 static const int64_t product_sizes[][SIZE_DIMS] = {{1, 1, 1},   {3, 17, 5},  {17, 3, 64},   {64, 64, 64},
 						   {1, 257, 3}, {100, 1, 17}, {33, 257, 100}, {65, 129, 70},

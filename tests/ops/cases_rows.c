@@ -57,13 +57,14 @@ bool case_embedding_backward(struct call *c, const int64_t *size, unsigned varia
 	return true;
 }
 
-/* Samples of odd length lie in pieces, which end inside a sample and have a gap that is no multiple of anything. */
+/* Samples of odd length lie in pieces, which end inside a sample and have a gap that is no multiple of anything; those of
+ * even length are two stretches of a sequence, and those of length 2 both. */
 static struct dropout dropout_of(bool on, int64_t length)
 {
-	bool pieces = length % 2 == 1;
+	bool pieces = length % 2 == 1 || length == 2;
 	return (struct dropout){.rate = on ? 0.3 : 0, .seed = 0x123456789abcdef0u, .site = 8 * 700 + 3,
 				.span = {.sample = 3, .row = 1, .piece = pieces ? 2 : 0, .stride = pieces ? 7 : 0, .first = 2,
-					 .length = length, .sequence = length + 5}};
+					 .length = length, .sequence = length + 5, .jump = length % 2 == 0 ? 3 : 0}};
 }
 
 bool case_position_forward(struct call *c, const int64_t *size, unsigned variant)

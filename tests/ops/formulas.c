@@ -37,13 +37,20 @@ static int64_t placed_row(const struct span *s, int64_t n)
 	return at + n;
 }
 
+/* Of the tokens of a sample that are here, in order, the one at a row of the micro-batch. */
+static int64_t token_at(const struct span *s, int64_t row)
+{
+	int64_t t = row % s->length, half = s->length / 2;
+	return t >= half && s->jump ? s->first + half + s->jump + (t - half) : s->first + t;
+}
+
 static double row_dropped(struct call *c, const struct dropout *d, int64_t row, int64_t width, int64_t column, double x)
 {
 	if (d->rate == 0)
 		return x;
 	row = placed_row(&d->span, row);
 	int64_t sample = c->scalars.samples + d->span.sample + row / d->span.length;
-	return dropped(d, sample, (d->span.first + row % d->span.length) * width + column, x);
+	return dropped(d, sample, token_at(&d->span, row) * width + column, x);
 }
 
 void formula_embedding_forward(struct call *c, double *want[])
@@ -64,7 +71,7 @@ void formula_position_forward(struct call *c, double *want[])
 	int64_t width = op->x.shape[1];
 	double *y = out(c, want, "out"), *x = in(c, "x"), *table = in(c, "table");
 	for (int64_t i = 0; i < op->x.shape[0] * width; i++) {
-		int64_t t = span->first + placed_row(span, i / width) % span->length;
+		int64_t t = token_at(span, placed_row(span, i / width));
 		double sum = x[i] + (table ? table[t * width + i % width] : 0);
 		y[i] = row_dropped(c, &op->dropout, i / width, width, i % width, sum);
 	}

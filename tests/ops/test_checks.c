@@ -134,6 +134,9 @@ static void check_messages(void **state)
 	c.op.position_forward.dropout.span.row = 1;
 	c.op.position_forward.dropout.span.stride = 1;
 	expect_message(&c, "mtrain: position_forward: a span's pieces of 2 rows are 1 rows apart\n");
+	c.op.position_forward.dropout.span.stride = 7;
+	c.op.position_forward.dropout.span.jump = 2;
+	expect_message(&c, "mtrain: position_forward: a span of length 3 has no halves 2 tokens apart\n");
 	call_finish(&c);
 }
 
