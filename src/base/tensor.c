@@ -54,7 +54,8 @@ struct tensor tensor_rows(struct tensor t, int64_t begin, int64_t count)
 {
 	check(t.dims >= 1 && begin >= 0 && count >= 0 && begin + count <= t.shape[0]);
 	size_t row = (size_t)(t.shape[1] * t.shape[2] * t.shape[3]) * dtype_size(t.dtype);
-	t.data = (char *)t.data + (size_t)begin * row;
+	if (t.data) /* NULL while memory is measured */
+		t.data = (char *)t.data + (size_t)begin * row;
 	t.shape[0] = count;
 	return t;
 }

@@ -6,8 +6,8 @@
 
 const char *memory_name(enum memory_kind kind)
 {
-	static const char *const names[MEMORY_KINDS] = {"weights",   "gradients",   "gradients of whole parameters",
-							"optimizer", "activations", "scratch", "communication"};
+	static const char *const names[MEMORY_KINDS] = {"weights", "gradients", "optimizer", "activations", "scratch",
+							"communication"};
 	return names[kind];
 }
 

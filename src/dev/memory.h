@@ -12,8 +12,7 @@
 
 enum memory_kind {
 	MEMORY_WEIGHTS,       /* in the compute type */
-	MEMORY_GRADIENTS,     /* main gradients of parameters that tensor ranks share out */
-	MEMORY_WHOLE_GRADIENTS, /* and of those that each tensor rank has whole: with sequence parallelism partial sums */
+	MEMORY_GRADIENTS,     /* main gradients */
 	MEMORY_OPTIMIZER,     /* master weights and moments */
 	MEMORY_ACTIVATIONS,   /* kept from forward to backward */
 	MEMORY_SCRATCH,       /* dead after the op sequence that wrote it */
@@ -41,8 +40,7 @@ size_t memory_bytes(const struct memory *m); /* all kinds */
 enum { MEMORY_LIST = 384 };
 char *memory_list(char buf[MEMORY_LIST], const struct memory *m);
 
-/* One tensor over all that the arena has handed out, in elements of `dtype`: the arena's padding included. For sums
- * over ranks of a whole arena. */
+/* One tensor over all that the arena has handed out, in elements of `dtype`: the arena's padding included. */
 struct tensor memory_whole(const struct memory *m, enum memory_kind kind, enum dtype dtype);
 
 #endif

@@ -49,6 +49,7 @@ enum backward_parts { BACKWARD_INPUT = 1, BACKWARD_WEIGHT = 2, BACKWARD_BOTH = B
 struct pass {
 	int64_t sample;  /* of its first sequence, counted from the first of the step */
 	bool training;   /* false: evaluation, nothing is dropped */
+	bool last;       /* training: of its chunk's micro-batches in the step, so its gradients are the last to be added */
 };
 
 struct dropout env_dropout(const struct env *env, const struct pass *pass, int64_t layer, enum dropout_kind kind);

@@ -83,7 +83,7 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 		},
 		.first = o->stage == 0, .last = o->stage == o->stages - 1,
 		.chunk_count = o->chunks, .slot_count = o->slots, .input_count = o->inputs,
-		.wait_count = o->waits,
+		.wait_count = o->waits, .watch = o->watch,
 	};
 	struct env *env = &g->env;
 	env->rows = env->sequence ? env->tokens / env->tensor_size : env->tokens;
@@ -157,15 +157,44 @@ void gpt_place(const struct gpt *g, int slot, int chunk, int input, const struct
 	s->pass = *pass;
 }
 
+static void use(const struct gpt *g, const struct param *p)
+{
+	if (g->watch.use)
+		g->watch.use(g->watch.context, p->bucket);
+}
+
+static void final(const struct gpt *g, const struct param *p)
+{
+	if (g->watch.final)
+		g->watch.final(g->watch.context, p->bucket);
+}
+
+static void use_head(const struct gpt *g)
+{
+	use(g, g->head.norm.weight);
+	use(g, g->head.weight);
+}
+
+static void head_final(const struct gpt *g)
+{
+	final(g, g->head.norm.weight);
+	if (g->head.weight->bucket != g->head.norm.weight->bucket && !g->first)
+		final(g, g->head.weight);
+}
+
 /* The blocks of the chunk: each writes the next one's input, the last one y. */
 static void blocks_forward(const struct gpt *g, const struct gpt_slot *s, struct tensor y)
 {
 	const struct gpt_chunk *c = &g->chunks[s->chunk];
-	if (c->first)
+	if (c->first) {
+		use(g, g->embedding.token);
 		embedding_forward(&g->embedding, s->blocks[0].x, s->tokens, &s->pass);
-	for (int64_t i = 0; i < c->layers; i++)
+	}
+	for (int64_t i = 0; i < c->layers; i++) {
+		use(g, c->blocks[i].norm1.weight);
 		block_forward(&c->blocks[i], &s->blocks[i], &g->scratch,
 			      i + 1 < c->layers ? s->blocks[i + 1].x : y, &s->pass);
+	}
 }
 
 void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor totals, struct tensor d)
@@ -174,8 +203,12 @@ void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor t
 	const struct gpt_slot *s = &g->slots[slot];
 	bool last = g->chunks[s->chunk].last;
 	blocks_forward(g, s, last ? g->last_x : y);
-	if (last)
-		head_loss(&g->head, g->last_x, s->targets, totals, d, &s->pass);
+	if (!last)
+		return;
+	use_head(g);
+	head_loss(&g->head, g->last_x, s->targets, totals, d, &s->pass);
+	if (s->pass.last)
+		head_final(g);
 }
 
 /* Between the parts of its backward a slot has what it does not keep to itself. */
@@ -208,18 +241,25 @@ void gpt_backward(struct gpt *g, int slot, enum backward_parts parts, struct ten
 	const struct gpt_chunk *c = &g->chunks[s->chunk];
 	if (parts == BACKWARD_INPUT)
 		begin_wait(g, s);
-	for (int64_t i = c->layers - 1; i >= 0; i--)
+	for (int64_t i = c->layers - 1; i >= 0; i--) {
 		block_backward(&c->blocks[i], parts, &s->blocks[i], &g->scratch, d, &s->pass);
+		if (s->pass.last && parts & BACKWARD_WEIGHT)
+			final(g, c->blocks[i].norm1.weight);
+	}
 	g->inputs[s->input] = s->blocks[0].x; /* split: another one's memory now */
 	if (parts == BACKWARD_WEIGHT)
 		end_wait(g, s);
-	if (c->first && parts & BACKWARD_INPUT)
+	if (c->first && parts & BACKWARD_INPUT) {
 		embedding_backward(&g->embedding, d, s->tokens, s->order, &s->pass);
+		if (s->pass.last)
+			final(g, g->embedding.token);
+	}
 }
 
 void gpt_logits(const struct gpt *g, int slot, int64_t row, float *out)
 {
 	check(g->first && g->last && g->chunk_count == 1);
 	blocks_forward(g, &g->slots[slot], g->last_x);
+	use_head(g);
 	head_logits(&g->head, g->last_x, row, out);
 }

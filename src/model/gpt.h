@@ -11,6 +11,14 @@
 #include "model/embedding.h"
 #include "model/head.h"
 
+/* Told when a bucket of parameters (param.h) is about to be used and when its gradients are final, so that whoever moves
+ * them between ranks can do so beside computing. What is NULL is not called. */
+struct gpt_watch {
+	void *context;
+	void (*use)(void *context, int bucket);   /* what is queued from now on reads the weights */
+	void (*final)(void *context, int bucket); /* what is queued so far adds the last of the gradients */
+};
+
 /* What is kept of one micro-batch. The input of its first block is one of the rank's input buffers: while all slots are
  * taken, the inputs of micro-batches to come may be on their way into buffers of their own. */
 struct gpt_slot {
@@ -47,6 +55,7 @@ struct gpt {
 	int wait_count;
 	struct tensor *inputs;      /* [rows, C] each */
 	int input_count;
+	struct gpt_watch watch;
 };
 
 struct gpt_options {
@@ -65,6 +74,7 @@ struct gpt_options {
 	int slots;
 	int inputs; /* at least as many as slots */
 	int waits;  /* micro-batches at most between the parts of their backward; 0: they are never apart */
+	struct gpt_watch watch;
 };
 
 /* Builds the rank's part from arenas: once to measure, once for real (memory.h). The table's settings and params must live
@@ -89,7 +99,8 @@ void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor t
 /* Backward of slot. Input part: d [rows, C] is the gradient of the chunk's output on entry (last: as gpt_forward left it)
  * and of its input on return (first: spoilt); alone it turns the slot into what the weight part reads, whose d is left
  * out. A parameter's gradient belongs to one part: run in the order of micro-batches, parts give the bits of whole
- * backwards. */
+ * backwards. A layer's gradients are final behind the weight part of the last micro-batch, those of the embedding behind its
+ * input part; those of the head alone, which is not tied to an embedding here, behind its forward. */
 void gpt_backward(struct gpt *g, int slot, enum backward_parts parts, struct tensor d);
 
 /* The whole model in one chunk: logits F32 [V] behind position `row` of the slot's tokens. Blocks. */

@@ -1,19 +1,12 @@
 #include "model/param.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/rng.h"
-
-int64_t param_padded_vocab(int64_t vocab, int tensor)
-{
-	int64_t multiple = (int64_t)VOCAB_MULTIPLE * tensor;
-	return (vocab + multiple - 1) / multiple * multiple;
-}
 
 /* The next free entry, named. */
 static struct param *entry(struct param_table *t, int64_t layer, const char *name)
@@ -82,10 +75,11 @@ static void block(struct param_table *t, const struct model_settings *m, int64_t
 void param_table_init(struct param_table *t, const struct model_settings *m, enum dtype dtype, int tensor,
 		      int tensor_rank)
 {
-	enum { EACH_LAYER = 12, OUTSIDE = 5 };
-	*t = (struct param_table){.tensor = tensor, .tensor_rank = tensor_rank, .dtype = dtype};
+	enum { EACH_LAYER = 12, OUTSIDE = 5, ENDS = 2 };
+	*t = (struct param_table){.tensor = tensor, .tensor_rank = tensor_rank, .dtype = dtype, .slices = 1};
 	t->params = calloc((size_t)(m->layers * EACH_LAYER + OUTSIDE), sizeof *t->params);
-	check(t->params);
+	t->buckets = calloc((size_t)(m->layers + ENDS), sizeof *t->buckets);
+	check(t->params && t->buckets);
 	matrix(t, -1, "embedding.token.weight", 0, m->init_std, 2, (int64_t[]){m->vocab, m->hidden});
 	matrix(t, -1, "embedding.position.weight", PARAM_WHOLE, m->init_std, 2, (int64_t[]){m->sequence, m->hidden});
 	for (int64_t i = 0; i < m->layers; i++)
@@ -101,6 +95,7 @@ void param_table_init(struct param_table *t, const struct model_settings *m, enu
 void param_table_finish(struct param_table *t)
 {
 	free(t->params);
+	free(t->buckets);
 	*t = (struct param_table){0};
 }
 
@@ -120,44 +115,6 @@ int64_t param_total(const struct param_table *t)
 		total += box_count(&whole);
 	}
 	return total;
-}
-
-static bool is_vocabulary(const struct param *p)
-{
-	return p->split == 0 && p->dims == 2 && (p->layer < 0 || strcmp(p->name, "head.weight") == 0);
-}
-
-struct param *param_use(struct param_table *t, struct memory *memory, bool copy, const char *format, ...)
-{
-	char name[PARAM_NAME];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(name, sizeof name, format, args);
-	va_end(args);
-	struct param *p = NULL;
-	for (int i = 0; i < t->count && !p; i++)
-		if (strcmp(t->params[i].name, name) == 0)
-			p = &t->params[i];
-	check(p && !p->here);
-
-	int64_t local[TENSOR_DIMS];
-	memcpy(local, p->shape, sizeof local);
-	p->box = box_whole(p->dims, p->shape);
-	if (p->split != PARAM_WHOLE) {
-		int64_t true_size = p->shape[p->split];
-		int64_t size = is_vocabulary(p) ? param_padded_vocab(true_size, t->tensor) : true_size;
-		check(size % t->tensor == 0);
-		local[p->split] = size / t->tensor;
-		int64_t begin = local[p->split] * t->tensor_rank, end = begin + local[p->split];
-		p->box.begin[p->split] = begin < true_size ? begin : true_size;
-		p->box.end[p->split] = end < true_size ? end : true_size;
-	}
-	p->here = true;
-	p->owner = !copy && (p->split != PARAM_WHOLE || t->tensor_rank == 0);
-	p->weight = arena_tensor(&memory->arena[MEMORY_WEIGHTS], t->dtype, p->dims, local);
-	if (!t->frozen)
-		p->grad = arena_tensor(&memory->arena[p->split == PARAM_WHOLE ? MEMORY_WHOLE_GRADIENTS : MEMORY_GRADIENTS], dtype_sum(t->dtype), p->dims, local);
-	return p;
 }
 
 struct initial {

@@ -8,12 +8,13 @@
 void grad_build(struct grad *g, const struct grad_options *o, struct memory *memory)
 {
 	const struct param_table *t = o->params;
-	*g = (struct grad){.dev = o->dev, .groups = o->groups, .memory = memory, .params = t, .rules = o->rules,
-			   .partial = o->partial};
+	*g = (struct grad){.dev = o->dev, .groups = o->groups, .params = t, .rules = o->rules, .partial = o->partial,
+			   .overlap = o->overlap};
 	g->vector = arena_1d(&memory->arena[MEMORY_COMMUNICATION], F64, TOTALS + (int64_t)t->count * t->tensor);
 	g->owned = calloc((size_t)t->count, sizeof *g->owned);
 	g->slots = calloc((size_t)t->count, sizeof *g->slots);
-	check(g->owned && g->slots);
+	g->reduced = calloc((size_t)t->bucket_count, sizeof *g->reduced);
+	check(g->owned && g->slots && g->reduced);
 	for (int i = 0; i < t->count; i++) {
 		const struct param *p = &t->params[i];
 		if (!p->here || !p->owner || !o->first_copy)
@@ -30,6 +31,7 @@ void grad_finish(struct grad *g)
 {
 	free(g->owned);
 	free(g->slots);
+	free(g->reduced);
 	*g = (struct grad){0};
 }
 
@@ -51,20 +53,52 @@ static void sum(struct grad *g, struct comm *c, enum queue q, struct tensor t)
 	dev_wait(g->dev, Q_COMPUTE, dev_mark(g->dev, q));
 }
 
+/* Begins Σ over the ranks of c behind what q waits for; what q2 does next waits for it. */
+static void sum_before(struct grad *g, struct comm *c, enum queue q, struct tensor t, enum queue q2)
+{
+	dev_wait(g->dev, q, dev_mark(g->dev, Q_COMPUTE));
+	comm_all_reduce(c, q, t);
+	dev_wait(g->dev, q2, dev_mark(g->dev, q));
+}
+
+static bool is_tied(const struct grad *g, int bucket)
+{
+	return g->tied && g->tied->bucket == bucket;
+}
+
+static void reduce_bucket(struct grad *g, int bucket)
+{
+	const struct param_bucket *b = &g->params->buckets[bucket];
+	if (g->partial && b->whole > 0)
+		sum_before(g, g->groups->tensor, Q_TENSOR, tensor_rows(b->grads, 0, b->whole), Q_DATA);
+	if (is_tied(g, bucket))
+		sum_before(g, g->groups->ends, Q_PIPE, g->tied->grad, Q_DATA);
+	dev_wait(g->dev, Q_DATA, dev_mark(g->dev, Q_COMPUTE));
+	comm_all_reduce(g->groups->data, Q_DATA, b->grads);
+	if (!g->overlap)
+		dev_wait(g->dev, Q_COMPUTE, dev_mark(g->dev, Q_DATA));
+	g->reduced[bucket] = true;
+}
+
+/* The sum over both ends must not stand on the queue before the exchanges that the first stage's last backward waits for,
+ * nor before the other buckets: it is left to grad_reduce. */
+void grad_final(struct grad *g, int bucket)
+{
+	if (!is_tied(g, bucket))
+		reduce_bucket(g, bucket);
+}
+
 void grad_reduce(struct grad *g, bool stop)
 {
 	int64_t squares = g->vector.shape[0] - TOTALS;
-	enum dtype type = dtype_sum(g->params->dtype);
-
-	struct tensor whole = memory_whole(g->memory, MEMORY_WHOLE_GRADIENTS, type);
 
 	log_phase("gradient reduction");
-	if (g->partial)
-		sum(g, g->groups->tensor, Q_TENSOR, whole);
-	if (g->tied)
-		sum(g, g->groups->ends, Q_PIPE, g->tied->grad);
-	sum(g, g->groups->data, Q_DATA, memory_whole(g->memory, MEMORY_GRADIENTS, type));
-	sum(g, g->groups->data, Q_DATA, whole);
+	for (int i = 0; i < g->params->bucket_count; i++) {
+		if (!g->reduced[i])
+			reduce_bucket(g, i);
+		g->reduced[i] = false;
+	}
+	dev_wait(g->dev, Q_COMPUTE, dev_mark(g->dev, Q_DATA));
 
 	double asked = stop ? 1.0 : 0.0;
 	dev_write(g->dev, Q_COMPUTE, part(g, TOTAL_STOP, 1), &asked);

@@ -70,6 +70,11 @@ static enum schedule_kind schedule_of(enum pipeline_schedule s)
 	return kinds[s];
 }
 
+static void bucket_final(void *run, int bucket)
+{
+	grad_final(&((struct run *)run)->grad, bucket);
+}
+
 /* All that takes memory, in one order: called once with measuring arenas and once with real ones. */
 static void build(struct run *r, struct device *dev)
 {
@@ -93,11 +98,13 @@ static void build(struct run *r, struct device *dev)
 		.sequence = sequence_on(c, tensor), .overlap = c->parallel.overlap,
 		.seed = (uint64_t)c->run.seed, .kept = r->kept, .slots = r->step.train.slots,
 		.inputs = r->step.train.inputs, .waits = r->step.waits,
+		.watch = {.context = r, .final = bucket_final},
 	}, &r->memory);
 	step_build(&r->step, &r->gpt, &r->memory);
 	grad_build(&r->grad, &(struct grad_options){
 		.dev = dev, .groups = &r->groups, .params = &r->params, .model = &c->model, .rules = r->rules,
 		.first_copy = data_rank == 0, .partial = sequence_on(c, tensor), .ends = r->groups.ends != NULL,
+		.overlap = c->parallel.overlap,
 	}, &r->memory);
 	optim_build(&r->optim, dev, &r->params, &r->rules, &r->memory);
 }

@@ -3,7 +3,7 @@
  *   config → mesh → groups → memory measured → memory taken → stage, step, gradients, optimizer → state
  *
  * The build code runs twice over the same arenas (dev/memory.h). A run owns all of it but the device, the world and
- * the config. The loop that drives it is train.h's; commands that only look at a model build one on a mesh of one. */
+ * the config, and its parts point to each other: it stays where it was opened. The loop that drives it is train.h's; commands that only look at a model build one on a mesh of one. */
 #ifndef MTRAIN_TRAIN_RUN_H
 #define MTRAIN_TRAIN_RUN_H
 

@@ -15,7 +15,7 @@ void step_plan(struct step *s, const struct step_options *o)
 {
 	*s = (struct step){
 		.pipe = o->pipe, .stage = o->stage, .stages = o->stages, .chunks = o->chunks,
-		.data_rank = o->data_rank, .data_size = o->data_size,
+		.data_rank = o->data_rank, .data_size = o->data_size, .micros = o->micros,
 	};
 	schedule_make(&s->train, &(struct schedule_options){
 		.kind = o->schedule, .stages = o->stages, .stage = o->stage, .chunks = o->chunks, .micros = o->micros,
@@ -92,7 +92,9 @@ static void load(struct step *s, const struct action *a, const struct job *job)
 {
 	int64_t offset = ((int64_t)a->micro * s->data_size + s->data_rank) * s->gpt->env.batch;
 	log_phase("data");
-	gpt_place(s->gpt, a->slot, a->chunk, a->input, &(struct pass){.sample = offset, .training = job->training});
+	gpt_place(s->gpt, a->slot, a->chunk, a->input, &(struct pass){
+		.sample = offset, .training = job->training, .last = job->training && a->micro == s->micros - 1,
+	});
 	batch_load(&s->batch, job->feed, job->sample + offset, a->slot);
 }
 
@@ -134,7 +136,6 @@ void step_train(struct step *s, const struct feed *feed, int64_t sample, struct 
 	struct job job = {.feed = feed, .sample = sample, .training = true, .totals = totals};
 
 	dev_zero(g->env.dev, Q_COMPUTE, memory_whole(s->memory, MEMORY_GRADIENTS, dtype_sum(g->env.dtype)));
-	dev_zero(g->env.dev, Q_COMPUTE, memory_whole(s->memory, MEMORY_WHOLE_GRADIENTS, dtype_sum(g->env.dtype)));
 	dev_zero(g->env.dev, Q_COMPUTE, totals);
 	carry_out(s, &s->train, s->ended, &job);
 }

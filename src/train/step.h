@@ -17,6 +17,7 @@ struct step {
 	struct memory *memory; /* whose gradient arena is zeroed */
 	int stage, stages, chunks;
 	int data_rank, data_size;
+	int micros;                    /* of a training step */
 	struct schedule train;
 	int waits;                     /* micro-batches at most between parts of a backward */
 	struct mark *ended;            /* [train.exchanges]: each of them */

@@ -100,12 +100,10 @@ static void *gradients(const struct model_settings *m, enum dtype dtype, const u
 		gpt_backward(&r.gpt, slot, BACKWARD_WEIGHT, (struct tensor){0});
 	dev_finish(r.dev, dev_mark(r.dev, Q_COMPUTE));
 	struct tensor all = memory_whole(&r.memory, MEMORY_GRADIENTS, F32);
-	struct tensor whole = memory_whole(&r.memory, MEMORY_WHOLE_GRADIENTS, F32);
-	*bytes = tensor_bytes(all) + tensor_bytes(whole);
+	*bytes = tensor_bytes(all);
 	char *copy = malloc(*bytes);
 	assert_non_null(copy);
-	memcpy(copy, all.data, tensor_bytes(all));
-	memcpy(copy + tensor_bytes(all), whole.data, tensor_bytes(whole));
+	memcpy(copy, all.data, *bytes);
 	take_apart(&r);
 	memory_close(&r.memory);
 	dev_close(r.dev);

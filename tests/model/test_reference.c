@@ -195,7 +195,6 @@ static void close_rig(struct rig *r)
 static void forward_backward(struct rig *r)
 {
 	dev_zero(r->dev, Q_COMPUTE, memory_whole(&r->memory, MEMORY_GRADIENTS, F32));
-	dev_zero(r->dev, Q_COMPUTE, memory_whole(&r->memory, MEMORY_WHOLE_GRADIENTS, F32));
 	dev_zero(r->dev, Q_COMPUTE, r->totals);
 	gpt_forward(&r->gpt, 0, (struct tensor){0}, r->totals, r->d);
 	gpt_backward(&r->gpt, 0, BACKWARD_BOTH, r->d);

@@ -169,6 +169,14 @@ def overlap(r):
             for field in ("loss", "grad_norm") if compute == "fp32" else ():
                 d = rig.relative(rig.curve(got, field), rig.curve(one, field))
                 r.expect(d <= 1e-5, "%s: %s differs by %.1e from one rank" % (text, field, d))
+    for case in (("zero-bubble", 2, 1, 2, 1, None), ("interleaved", 2, 1, 2, 3, None)):
+        s, ranks = scheduled(settings(r, 257, run__steps=4, model__dropout=0.1, data__valid=r.path("tokens-257"),
+                                      precision__compute="fp16", eval__every=2, eval__batches=2), case)
+        key = "overlap-%s-%dx%dx%d" % case[:4]
+        got, at_once = r.train(key, s, ranks), r.train(key + "-off", dict(s, **{"parallel.overlap": False}), ranks)
+        same_bits(r, key, at_once, got)
+        same_bits(r, key + ", evaluation", r.metrics(r.path("runs", key + "-off"), "eval"), r.metrics(r.path("runs", key), "eval"),
+                  ("loss",))
 
 
 def micro(r):

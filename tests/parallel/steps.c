@@ -150,10 +150,60 @@ static void expect_count(const char *what, int64_t got, int64_t want)
 	fprintf(stderr, "rank %d: %s: %lld, not %lld\n", log_rank(), what, (long long)got, (long long)want);
 }
 
+/* Elements of parameters as they lie in buckets: each behind the other at multiples of 128. */
+static int64_t padded(int64_t elements)
+{
+	return (elements + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
+}
+
+static int64_t norm(const struct run *run)
+{
+	return 2 * padded(run->config->model.hidden);
+}
+
+/* Of a layer, what every tensor rank has whole: two norms and the biases behind the sums; and what they share out. */
+static int64_t layer_whole(const struct run *run)
+{
+	return 2 * norm(run) + 2 * padded(run->config->model.hidden);
+}
+
+static int64_t layer_shared(const struct run *run)
+{
+	const struct model_settings *m = &run->config->model;
+	int64_t C = m->hidden, F = m->ffn, t = run->gpt.env.tensor_size;
+	return padded(3 * C * C / t) + padded(3 * C / t) + padded(C * C / t) + 2 * padded(F * C / t) + padded(F / t);
+}
+
+static int64_t position(const struct run *run)
+{
+	return padded(run->config->model.sequence * run->config->model.hidden);
+}
+
+static int64_t token(const struct run *run)
+{
+	int64_t t = run->gpt.env.tensor_size;
+	return param_padded_vocab(run->config->model.vocab, (int)t) / t * run->config->model.hidden;
+}
+
+/* Parameters on this rank; a tied head on another rank than the embedding is one too. */
+static int64_t parameters(const struct run *run)
+{
+	bool head = run->gpt.last && (!run->config->model.tied || !run->gpt.first);
+	return run->gpt.layers * (layer_whole(run) + layer_shared(run)) + run->gpt.first * (position(run) + token(run)) +
+	       run->gpt.last * norm(run) + head * token(run);
+}
+
+/* The head has a bucket of its own where it is tied to the embedding of another rank. */
+static int64_t buckets(const struct run *run)
+{
+	bool copy = run->gpt.last && run->config->model.tied && !run->gpt.first;
+	return run->gpt.layers + run->gpt.first + run->gpt.last + copy;
+}
+
 /* Calls and bytes on the tensor axis. Without sequence parallelism two all-reduces a layer each way, one for the
  * embedding, one for the head's input gradient; a gather of the loss statistics a block of logits. With it 2 gathers and 2
  * reduce-scatters a layer forward, 4 and 2 backward, a reduce-scatter for the embedding and a gather for its gradient, a
- * gather and a reduce-scatter for the head; and one all-reduce a step of the gradients of whole parameters. A split
+ * gather and a reduce-scatter for the head; and one all-reduce a step for each bucket that has whole parameters. A split
  * backward gathers the output gradients of the two row-parallel linears once more. Selective recompute adds nothing; full
  * repeats forward's but for the MLP's sum. Each but that of the statistics is made once for each chunk of the rows. */
 static void count_tensor(const struct run *run, const struct comm_count *before, const struct comm_count *after)
@@ -162,7 +212,7 @@ static void count_tensor(const struct run *run, const struct comm_count *before,
 	int64_t micros = run->micros, bytes = env->tokens * env->model->hidden * 2; /* FP16 */
 	int64_t chunks = env->chunks;
 	int64_t first = run->gpt.first, last = run->gpt.last, layers = run->gpt.layers; /* of all chunks */
-	int64_t all_reduces = env->sequence ? 1 : micros * (4 * layers + first + last);
+	int64_t all_reduces = env->sequence ? layers + first + last : micros * (4 * layers + first + last);
 	int64_t twice = run->config->parallel.schedule == PIPELINE_ZERO_BUBBLE && run->step.stage > 0 ? 2 : 0;
 	int64_t gathers = env->sequence ? micros * ((6 + twice) * layers + first + last) : 0;
 	int64_t scatters = env->sequence ? micros * (4 * layers + first + last) : 0;
@@ -175,10 +225,10 @@ static void count_tensor(const struct run *run, const struct comm_count *before,
 		calls[i] = after->calls[i] - before->calls[i];
 		moved[i] = after->bytes[i] - before->bytes[i];
 	}
-	int64_t whole = (int64_t)run->memory.arena[MEMORY_WHOLE_GRADIENTS].used;
+	int64_t whole = layers * layer_whole(run) + first * position(run) + last * norm(run);
 	int64_t stats = micros * last, stats_bytes = stats * env->tensor_size * env->tokens * 3 * 4;
-	expect_count("tensor all-reduces", calls[COMM_ALL_REDUCE], env->sequence ? 1 : chunks * all_reduces);
-	expect_count("their bytes", moved[COMM_ALL_REDUCE], env->sequence ? whole : all_reduces * bytes);
+	expect_count("tensor all-reduces", calls[COMM_ALL_REDUCE], env->sequence ? all_reduces : chunks * all_reduces);
+	expect_count("their bytes", moved[COMM_ALL_REDUCE], env->sequence ? 4 * whole : all_reduces * bytes);
 	expect_count("tensor gathers", calls[COMM_ALL_GATHER], chunks * gathers + stats);
 	expect_count("their bytes", moved[COMM_ALL_GATHER], gathers * bytes + stats_bytes);
 	expect_count("tensor reduce-scatters", calls[COMM_REDUCE_SCATTER], chunks * scatters);
@@ -241,7 +291,19 @@ static int64_t activations(const struct run *run)
 	       waits(run) * largest * left_out;
 }
 
-/* On the data axis the two arenas of gradients, once a step; between virtual stages an activation and a gradient for each
+/* Each gradient of d data ranks is added once a step, bucket by bucket. In a ring an all-reduce of n bytes takes
+ * 2n(d − 1)/d from each rank: 8P(d − 1)/d for P parameters. */
+static void count_data(const struct run *run, const struct comm_count *before, const struct comm_count *after)
+{
+	int64_t P = parameters(run), d = comm_size(run->groups.data);
+	expect_count("data all-reduces", after->calls[COMM_ALL_REDUCE] - before->calls[COMM_ALL_REDUCE], buckets(run));
+	expect_count("bytes in a ring", 2 * (after->bytes[COMM_ALL_REDUCE] - before->bytes[COMM_ALL_REDUCE]) * (d - 1) / d,
+		     8 * P * (d - 1) / d);
+	for (int i = COMM_ALL_REDUCE + 1; i < COMM_CALLS; i++)
+		expect_count("other data calls", after->calls[i] - before->calls[i], 0);
+}
+
+/* Between virtual stages an activation and a gradient for each
  * micro-batch, of the rows that are here. */
 static void count(struct rig *r)
 {
@@ -257,7 +319,7 @@ static void count(struct rig *r)
 		count_tensor(run, &tensor, &after);
 	after = comm_count(run->groups.data);
 	if (comm_size(run->groups.data) > 1)
-		expect_count("data all-reduces", after.calls[COMM_ALL_REDUCE] - data.calls[COMM_ALL_REDUCE], 2);
+		count_data(run, &data, &after);
 	after = comm_count(run->groups.pipe);
 	if (comm_size(run->groups.pipe) > 1)
 		expect_count("pipeline bytes", after.bytes[COMM_EXCHANGE] - pipe.bytes[COMM_EXCHANGE],
