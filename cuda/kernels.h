@@ -40,6 +40,7 @@ size_t kernel_workspace(const struct dev_limits *limits);
 #define KERNELS(X)                                                                                          \
 	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
 	X(residual_forward) X(norm_backward) X(residual_backward) X(gelu_forward) X(bias_backward)          \
+	X(swiglu_forward) X(swiglu_backward)                                                                \
 	X(attention_forward)                                                                                \
 	X(attention_backward) X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add)           \
 	X(convert) X(square_sums) X(step_verdict) X(adamw)

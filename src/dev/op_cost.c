@@ -80,6 +80,16 @@ struct op_cost op_cost_gelu_forward(const struct op_gelu_forward *a)
 	return moved(BYTES(a->out, a->x));
 }
 
+struct op_cost op_cost_swiglu_forward(const struct op_swiglu_forward *a)
+{
+	return moved(BYTES(a->out, a->x));
+}
+
+struct op_cost op_cost_swiglu_backward(const struct op_swiglu_backward *a)
+{
+	return moved(BYTES(a->dx, a->dout, a->x));
+}
+
 struct op_cost op_cost_bias_backward(const struct op_bias_backward *a)
 {
 	return moved(BYTES(a->dout) + 2 * BYTES(a->dbias));

@@ -322,6 +322,31 @@ void op_gelu_forward(struct device *dev, const struct op_gelu_forward *a)
 	dev->ops->gelu_forward(dev, a);
 }
 
+void op_swiglu_forward(struct device *dev, const struct op_swiglu_forward *a)
+{
+	float_type(OP, "out", a->out);
+	int64_t rows = a->out.shape[0], width = a->out.shape[1];
+	TENSOR(out, a->out.dtype, rows, width);
+	TENSOR(x, a->out.dtype, rows, 2 * width);
+	APART(out, a->x);
+	ROWS(rows);
+	WIDTH(2 * width);
+	dev->ops->swiglu_forward(dev, a);
+}
+
+void op_swiglu_backward(struct device *dev, const struct op_swiglu_backward *a)
+{
+	float_type(OP, "dout", a->dout);
+	int64_t rows = a->dout.shape[0], width = a->dout.shape[1];
+	TENSOR(dout, a->dout.dtype, rows, width);
+	TENSOR(dx, a->dout.dtype, rows, 2 * width);
+	TENSOR(x, a->dout.dtype, rows, 2 * width);
+	APART(dx, a->dout, a->x);
+	ROWS(rows);
+	WIDTH(2 * width);
+	dev->ops->swiglu_backward(dev, a);
+}
+
 void op_bias_backward(struct device *dev, const struct op_bias_backward *a)
 {
 	float_type(OP, "dout", a->dout);

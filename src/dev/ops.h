@@ -209,6 +209,20 @@ struct op_gelu_forward {
 	enum gelu_kind gelu;
 };
 
+/* SwiGLU (Shazeer 2020): a row of x is F gates, then F values that they let through:
+ * out = silu(gate)·up with silu(g) = g·σ(g), σ(g) = 1/(1 + exp(−g)). */
+struct op_swiglu_forward {
+	struct tensor out; /* T [N, F] */
+	struct tensor x;   /* T [N, 2·F] */
+};
+
+/* dgate = dout·up·σ·(1 + gate·(1 − σ)), dup = dout·gate·σ. */
+struct op_swiglu_backward {
+	struct tensor dx;   /* T [N, 2·F] */
+	struct tensor dout; /* T [N, F] */
+	struct tensor x;    /* T [N, 2·F] */
+};
+
 /* dbias[c] += Σ_n dout[n, c]. */
 struct op_bias_backward {
 	struct tensor dbias; /* S [C], added to */
@@ -331,6 +345,7 @@ struct op_adamw {
 #define OPS(X)                                                                                              \
 	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
 	X(residual_forward) X(norm_backward) X(residual_backward) X(gemm) X(gelu_forward) X(bias_backward)  \
+	X(swiglu_forward) X(swiglu_backward)                                                                \
 	X(attention_forward) X(attention_backward) X(loss_stats) X(loss_combine) X(loss_backward)           \
 	X(loss_total) X(add) X(convert) X(square_sums) X(step_verdict) X(adamw)
 

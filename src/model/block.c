@@ -10,7 +10,8 @@ void block_build(struct block *b, const struct env *env, struct memory *memory, 
 	int64_t tp = env->tensor_size;
 
 	check(m->heads % m->kv_heads == 0 && m->kv_heads % tp == 0 && m->ffn % tp == 0);
-	*b = (struct block){.env = env, .layer = layer, .heads = m->heads / tp, .kv_heads = m->kv_heads / tp};
+	*b = (struct block){.env = env, .layer = layer, .heads = m->heads / tp, .kv_heads = m->kv_heads / tp,
+			     .swiglu = m->activation == ACTIVATION_SWIGLU};
 	snprintf(name, sizeof name, "layers.%lld.norm1", (long long)layer);
 	norm_build(&b->norm1, env, memory, name);
 	snprintf(name, sizeof name, "layers.%lld.attention.qkv", (long long)layer);
@@ -19,7 +20,7 @@ void block_build(struct block *b, const struct env *env, struct memory *memory, 
 	linear_build(&b->out, env, memory, b->heads * m->head_size, m->bias, name);
 	snprintf(name, sizeof name, "layers.%lld.norm2", (long long)layer);
 	norm_build(&b->norm2, env, memory, name);
-	snprintf(name, sizeof name, "layers.%lld.mlp.up", (long long)layer);
+	snprintf(name, sizeof name, "layers.%lld.mlp.%s", (long long)layer, b->swiglu ? "gate_up" : "up");
 	linear_build(&b->up, env, memory, m->hidden, m->bias, name);
 	snprintf(name, sizeof name, "layers.%lld.mlp.down", (long long)layer);
 	linear_build(&b->down, env, memory, m->ffn / tp, m->bias, name);
@@ -29,15 +30,17 @@ void block_build_scratch(struct block_scratch *s, const struct block *b, unsigne
 			 struct memory *memory)
 {
 	const struct env *env = b->env;
-	int64_t C = env->model->hidden, F = b->up.out;
+	int64_t C = env->model->hidden;
 	*s = (struct block_scratch){
 		.rows = env_rows(env, memory, MEMORY_SCRATCH, C),
 		.dx1 = env_rows(env, memory, MEMORY_SCRATCH, C),
 		.da = block_heads(b, memory, MEMORY_SCRATCH),
 		.dqkv = block_qkv(b, memory, MEMORY_SCRATCH),
-		.dpre = env_tokens(env, memory, MEMORY_SCRATCH, F),
+		.dpre = env_tokens(env, memory, MEMORY_SCRATCH, b->up.out),
 		.delta = block_lse(b, memory, MEMORY_SCRATCH),
 	};
+	if (b->swiglu)
+		s->dg = env_tokens(env, memory, MEMORY_SCRATCH, b->down.in);
 	if (env->model->dropout > 0 || split)
 		s->branch = env_rows(env, memory, MEMORY_SCRATCH, C);
 	block_build_again(&s->again, b, kept, memory, MEMORY_SCRATCH);
@@ -52,6 +55,31 @@ static struct tensor rows(struct tensor t)
 static struct dropout dropout_at(const struct block *b, const struct pass *pass, enum dropout_kind kind)
 {
 	return env_dropout(b->env, pass, b->layer, kind);
+}
+
+static void mlp_compute(const struct block *b, const struct block_saved *s, unsigned set)
+{
+	struct device *dev = b->env->dev;
+	if (set & 1 << BLOCK_PRE && b->swiglu)
+		linear_column_forward(&b->up, s->pre, s->n2);
+	else if (set & 1 << BLOCK_PRE)
+		linear_gelu_forward(&b->up, s->g, s->pre, s->n2);
+	else if (set & 1 << BLOCK_G && !b->swiglu)
+		op_gelu_forward(dev, &(struct op_gelu_forward){.out = s->g, .x = s->pre, .gelu = model_gelu(b->env->model)});
+	if (set & 1 << BLOCK_G && b->swiglu)
+		op_swiglu_forward(dev, &(struct op_swiglu_forward){.out = s->g, .x = s->pre});
+}
+
+/* w->dpre from dm, the gradient of what down gave. */
+static void mlp_backward(const struct block *b, enum backward_parts parts, const struct block_saved *s,
+			 const struct block_scratch *w, struct tensor dm)
+{
+	if (!b->swiglu) {
+		linear_row_gelu_backward(&b->down, parts, w->dpre, dm, s->g, s->pre);
+		return;
+	}
+	linear_row_backward(&b->down, parts, w->dg, dm, s->g);
+	op_swiglu_backward(b->env->dev, &(struct op_swiglu_backward){.dx = w->dpre, .dout = w->dg, .x = s->pre});
 }
 
 /* Computes, of the tensors between x and y, those that are in the set: what they come from is there or in it. */
@@ -78,10 +106,7 @@ static void compute(const struct block *b, const struct block_saved *s, const st
 	} else if (set & 1 << BLOCK_N2) {
 		norm_forward(&b->norm2, &s->norm2, s->n2, s->x1);
 	}
-	if (set & 1 << BLOCK_PRE)
-		linear_gelu_forward(&b->up, s->g, s->pre, s->n2);
-	else if (set & 1 << BLOCK_G)
-		op_gelu_forward(env->dev, &(struct op_gelu_forward){.out = s->g, .x = s->pre, .gelu = m->activation});
+	mlp_compute(b, s, set);
 }
 
 void block_forward(const struct block *b, const struct block_saved *s, const struct block_scratch *w, struct tensor y,
@@ -138,7 +163,7 @@ void block_backward(const struct block *b, enum backward_parts parts, struct blo
 	}
 	compute(b, s, w, ~s->kept, pass);
 	struct tensor dm = branch_backward(b, &b->down, w, d, dropout_at(b, pass, DROPOUT_MLP_OUT), split);
-	linear_row_gelu_backward(&b->down, parts, w->dpre, dm, s->g, s->pre);
+	mlp_backward(b, parts, s, w, dm);
 	linear_column_backward(&b->up, parts, w->rows, w->dpre, s->n2);
 	norm_backward(&b->norm2, &s->norm2, w->dx1, w->rows, d, s->x1);
 	if (split) {

@@ -3,6 +3,9 @@
  *   n1 = norm1(x)        a = attention(qkv(n1))      x1 = x + dropout(out(a) + b)
  *   n2 = norm2(x1)       g = gelu(up(n2))            y = x1 + dropout(down(g) + b)
  *
+ * With SwiGLU up gives gates and values side by side, [gate; up](n2), and g = silu(gate)·up. Tensor ranks share each of the
+ * two, so that a gate is where its value is.
+ *
  * qkv and up are column-parallel, out and down row-parallel: two sums over tensor ranks forward, two backward; with
  * sequence parallelism two gathers and two reduce-scatters forward, four and two backward.
  *
@@ -26,7 +29,8 @@ struct block {
 	int64_t layer; /* global number */
 	int64_t heads, kv_heads; /* local */
 	struct norm norm1, norm2;
-	struct linear qkv, out, up, down;
+	struct linear qkv, out, up, down; /* up: gates and values with SwiGLU */
+	bool swiglu;
 };
 
 /* Dead after the call; one for all blocks of a rank. */
@@ -36,7 +40,8 @@ struct block_scratch {
 	struct tensor dx1;    /* [rows, C] */
 	struct tensor da;     /* [N, H/tp, D] */
 	struct tensor dqkv;   /* [N, KV/tp, G+2, D] */
-	struct tensor dpre;   /* [N, F/tp] */
+	struct tensor dg;     /* [N, F/tp]; SwiGLU */
+	struct tensor dpre;   /* [N, F/tp], SwiGLU [N, 2·F/tp] */
 	struct tensor delta;  /* S [B, H/tp, T] */
 	struct block_saved again; /* what some block does not keep: alive from one block's compute to the next one's */
 };

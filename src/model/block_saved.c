@@ -26,7 +26,7 @@ static void take(struct block_saved *s, const struct block *b, enum block_tensor
 		 enum memory_kind kind)
 {
 	const struct env *env = b->env;
-	int64_t C = env->model->hidden, F = b->up.out;
+	int64_t C = env->model->hidden;
 	switch (which) {
 	case BLOCK_X:
 		s->x = env_rows(env, memory, kind, C);
@@ -50,10 +50,10 @@ static void take(struct block_saved *s, const struct block *b, enum block_tensor
 		norm_build_saved(&s->norm2, env, memory, kind);
 		break;
 	case BLOCK_PRE:
-		s->pre = env_tokens(env, memory, kind, F);
+		s->pre = env_tokens(env, memory, kind, b->up.out);
 		break;
 	default:
-		s->g = env_tokens(env, memory, kind, F);
+		s->g = env_tokens(env, memory, kind, b->down.in);
 		break;
 	}
 }
@@ -131,12 +131,12 @@ void block_rows(struct block_row rows[BLOCK_TENSORS], const struct block *b)
 	static const char *const names[BLOCK_TENSORS][2] = {
 		[BLOCK_X] = {"x", NULL},         [BLOCK_N1] = {"n1", "norm"},     [BLOCK_QKV] = {"qkv", "product"},
 		[BLOCK_A] = {"a", "attention"},  [BLOCK_X1] = {"x1", "product"},  [BLOCK_N2] = {"n2", "norm"},
-		[BLOCK_PRE] = {"pre", "product"}, [BLOCK_G] = {"g", "gelu"},
+		[BLOCK_PRE] = {"pre", "product"}, [BLOCK_G] = {"g", "activation"},
 	};
 	const struct env *env = b->env;
 	double size = (double)dtype_size(env->dtype), N = (double)env->tokens, here = (double)env->rows;
 	double C = (double)env->model->hidden, T = (double)env->model->sequence;
-	double F = (double)b->up.out, Q = (double)b->out.in;
+	double Q = (double)b->out.in;
 
 	for (int i = 0; i < BLOCK_TENSORS; i++) {
 		struct memory measure;
@@ -148,7 +148,7 @@ void block_rows(struct block_row rows[BLOCK_TENSORS], const struct block *b)
 		};
 	}
 	rows[BLOCK_N1].traffic = rows[BLOCK_N2].traffic = 2 * here * C * size;
-	rows[BLOCK_G].traffic = 2 * N * F * size;
+	rows[BLOCK_G].traffic = N * (double)(b->up.out + b->down.in) * size;
 	count_product(&rows[BLOCK_QKV], env, &b->qkv);
 	count_product(&rows[BLOCK_PRE], env, &b->up);
 	count_product(&rows[BLOCK_X1], env, &b->out);

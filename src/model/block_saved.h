@@ -29,7 +29,7 @@ struct block_saved {
 	struct tensor lse; /* S [B, H/tp, T]; goes with a */
 	struct tensor x1;  /* [rows, C] */
 	struct tensor n2;  /* [rows, C] */
-	struct tensor pre; /* [N, F/tp], before the GELU */
+	struct tensor pre; /* [N, F/tp], before the GELU; SwiGLU [N, 2·F/tp] */
 	struct tensor g;   /* [N, F/tp] */
 	struct norm_saved norm1, norm2; /* go with n1 and n2 */
 	unsigned kept;     /* which are kept; the others are in shared buffers */
@@ -38,7 +38,7 @@ struct block_saved {
 /* A row of the table. */
 struct block_row {
 	const char *name;  /* "qkv" */
-	const char *again; /* what computes it: "norm", "product", "attention", "gelu"; NULL: it is not computed here */
+	const char *again; /* what computes it: "norm", "product", "attention", "activation"; NULL: it is not computed here */
 	size_t bytes;      /* of a micro-batch, with the statistics that go with it */
 	double flops;      /* of products and attention, to have it again */
 	double traffic;    /* bytes of memory that this reads and writes */

@@ -52,7 +52,7 @@ void linear_gelu_forward(const struct linear *l, struct tensor y, struct tensor 
 		op_gemm(l->env->dev, &(struct op_gemm){
 			.out = env_chunk(y, i, g.chunks), .a = env_chunk(g.whole, i, g.chunks), .b = weight(l),
 			.b_transposed = true, .epilogue = GEMM_BIAS_GELU, .bias = linear_bias(l),
-			.aux = env_chunk(pre, i, g.chunks), .gelu = l->env->model->activation,
+			.aux = env_chunk(pre, i, g.chunks), .gelu = model_gelu(l->env->model),
 		});
 	}
 }
@@ -124,7 +124,7 @@ void linear_row_gelu_backward(const struct linear *l, enum backward_parts parts,
 		if (parts & BACKWARD_INPUT)
 			op_gemm(l->env->dev, &(struct op_gemm){
 				.out = env_chunk(dpre, i, g.chunks), .a = env_chunk(g.whole, i, g.chunks), .b = weight(l),
-				.epilogue = GEMM_DGELU, .aux = env_chunk(pre, i, g.chunks), .gelu = l->env->model->activation,
+				.epilogue = GEMM_DGELU, .aux = env_chunk(pre, i, g.chunks), .gelu = model_gelu(l->env->model),
 			});
 	}
 	if (parts & BACKWARD_WEIGHT)

@@ -64,9 +64,15 @@ static void block(struct param_table *t, const struct model_settings *m, int64_t
 	if (m->bias)
 		vector(t, layer, "attention.out.bias", PARAM_WHOLE, 0.0, 1, &C);
 	norm(t, m, layer, "norm2");
-	matrix(t, layer, "mlp.up.weight", 0, m->init_std, 2, (int64_t[]){F, C});
-	if (m->bias)
-		vector(t, layer, "mlp.up.bias", 0, 0.0, 1, &F);
+	if (m->activation == ACTIVATION_SWIGLU) {
+		matrix(t, layer, "mlp.gate_up.weight", 1, m->init_std, 3, (int64_t[]){2, F, C});
+		if (m->bias)
+			vector(t, layer, "mlp.gate_up.bias", 1, 0.0, 2, (int64_t[]){2, F});
+	} else {
+		matrix(t, layer, "mlp.up.weight", 0, m->init_std, 2, (int64_t[]){F, C});
+		if (m->bias)
+			vector(t, layer, "mlp.up.bias", 0, 0.0, 1, &F);
+	}
 	matrix(t, layer, "mlp.down.weight", 1, deep, 2, (int64_t[]){C, F});
 	if (m->bias)
 		vector(t, layer, "mlp.down.bias", PARAM_WHOLE, 0.0, 1, &C);

@@ -1,7 +1,7 @@
 /* recompute.h: which of a block's tensors are kept from forward to backward, and which are computed again.
  *
  *   none       keeps all.
- *   selective  keeps what is dear: x, qkv, a, x1, pre. Norms and the GELU are computed again, without a product.
+ *   selective  keeps what is dear: x, qkv, a, x1, pre. Norms and the activation are computed again, without a product.
  *   full       keeps x alone. Forward runs again but for its last product, which backward does not need.
  *   auto       the cheapest that fits the memory given, position by position (recompute_fit).
  *

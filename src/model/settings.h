@@ -7,6 +7,8 @@
 
 #include "dev/ops.h"
 
+enum activation { ACTIVATION_GELU, ACTIVATION_GELU_ERF, ACTIVATION_SWIGLU };
+
 struct model_settings {
 	int64_t layers;    /* L */
 	int64_t hidden;    /* C */
@@ -18,7 +20,7 @@ struct model_settings {
 	int64_t vocab;     /* V, true size */
 	enum norm_kind norm;
 	double norm_epsilon;
-	enum gelu_kind activation;
+	enum activation activation;
 	bool bias;         /* of the output projections, the MLP and the norms */
 	bool qkv_bias;
 	bool tied;
@@ -26,5 +28,11 @@ struct model_settings {
 	double attention_dropout;
 	double init_std;
 };
+
+/* The form of an activation that is a GELU. */
+static inline enum gelu_kind model_gelu(const struct model_settings *m)
+{
+	return m->activation == ACTIVATION_GELU_ERF ? GELU_ERF : GELU_TANH;
+}
 
 #endif

@@ -79,6 +79,9 @@ void config_fill(struct config *c)
 			check(setting_read(s, c, text ? text : s->initial, reason));
 			free(c->origin[i].text);
 			c->origin[i] = (struct config_origin){.source = CONFIG_DEFAULT, .text = text};
+		} else if (s->other && s->other(c) != 0) {
+			check(setting_set_number(s, c, s->other(c)));
+			c->origin[i].source = CONFIG_DEFAULT;
 		} else if (setting_read(s, c, s->initial, reason)) {
 			c->origin[i].source = CONFIG_DEFAULT;
 		} else {

@@ -69,16 +69,16 @@ static bool check_formulas(const char *input, const cJSON *json, struct error *e
 	return true;
 }
 
-static bool activation_of(const char *input, const cJSON *json, enum gelu_kind *out, struct error *e)
+static bool activation_of(const char *input, const cJSON *json, enum activation *out, struct error *e)
 {
 	const char *name = "gelu_new";
 	if (cJSON_GetObjectItemCaseSensitive(json, "activation_function") &&
 	    !json_text(json, "activation_function", &name))
 		return refuse(input, e, "activation_function", "is not a text");
 	if (strcmp(name, "gelu_new") == 0)
-		*out = GELU_TANH;
+		*out = ACTIVATION_GELU;
 	else if (strcmp(name, "gelu") == 0)
-		*out = GELU_ERF;
+		*out = ACTIVATION_GELU_ERF;
 	else
 		return error_set(e, CODE_CHECKPOINT,
 				 "%s/config.json: activation_function %.100s is not supported; gelu_new and gelu are",

@@ -40,7 +40,8 @@ static double layer_flops(const struct model_settings *m)
 {
 	double C = (double)m->hidden, F = (double)m->ffn, T = (double)m->sequence;
 	double Q = (double)(m->heads * m->head_size), K = (double)(m->kv_heads * m->head_size);
-	return 2 * (2 * C * F + C * (Q + 2 * K) + Q * C) + 2 * T * Q;
+	double matrices = m->activation == ACTIVATION_SWIGLU ? 3 : 2;
+	return 2 * (matrices * C * F + C * (Q + 2 * K) + Q * C) + 2 * T * Q;
 }
 
 static double head_flops(const struct model_settings *m)

@@ -39,6 +39,7 @@ struct setting {
 	const char *word;    /* stands for 0 in a COUNT or NUMBER ("auto", or "": nothing); NULL: there is none */
 	const struct setting_choice *choices;
 	bool orders_data;    /* a change on resume breaks the order of the data */
+	double (*other)(const struct config *c); /* where not NULL and not 0, the default in place of the rule */
 	const char *help;
 };
 

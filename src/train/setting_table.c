@@ -6,6 +6,13 @@
 #define CHOICES(...) (const struct setting_choice[]){__VA_ARGS__, {0}}
 #define NAME(text) {text, 0}
 
+/* As many weights as with a GELU: three matrices in place of two. */
+static double swiglu_ffn(const struct config *c)
+{
+	int64_t width = (8 * c->model.hidden + 2) / 3;
+	return c->model.activation == ACTIVATION_SWIGLU ? (double)((width + 127) / 128 * 128) : 0;
+}
+
 const struct setting setting_table[] = {
 	{"run", "dir", SETTING_TEXT, AT(run.dir), "runs/NAME",
 	 .help = "folder of the run; NAME is the config file's stem"},
@@ -27,14 +34,16 @@ const struct setting setting_table[] = {
 	 .help = "fewer than heads: grouped-query attention"},
 	{"model", "head_size", SETTING_COUNT, AT(model.head_size), "hidden/heads", "[1, 1048576]",
 	 .help = "width of a head"},
-	{"model", "ffn", SETTING_COUNT, AT(model.ffn), "4*hidden", "[1, 16777216]", .help = "inner width of the MLP"},
+	{"model", "activation", SETTING_CHOICE, AT(model.activation), "gelu",
+	 .choices = CHOICES({"gelu", ACTIVATION_GELU}, {"gelu-erf", ACTIVATION_GELU_ERF}, {"swiglu", ACTIVATION_SWIGLU}),
+	 .help = "of the MLP; gelu is the tanh form, swiglu has gates beside the values"},
+	{"model", "ffn", SETTING_COUNT, AT(model.ffn), "4*hidden", "[1, 16777216]", .other = swiglu_ffn,
+	 .help = "inner width of the MLP; swiglu: 8/3*hidden, up to a multiple of 128"},
 	{"model", "norm", SETTING_CHOICE, AT(model.norm), "layernorm",
 	 .choices = CHOICES({"layernorm", NORM_LAYER}, {"rmsnorm", NORM_RMS}),
 	 .help = "before attention, MLP and head"},
 	{"model", "norm_epsilon", SETTING_NUMBER, AT(model.norm_epsilon), "1e-5", "(0, 1]",
 	 .help = "added to the variance"},
-	{"model", "activation", SETTING_CHOICE, AT(model.activation), "gelu",
-	 .choices = CHOICES({"gelu", GELU_TANH}, {"gelu-erf", GELU_ERF}), .help = "of the MLP; gelu is the tanh form"},
 	{"model", "bias", SETTING_BOOL, AT(model.bias), "true", .help = "in output projections, MLP and norms"},
 	{"model", "qkv_bias", SETTING_BOOL, AT(model.qkv_bias), "bias",
 	 .help = "in the query, key and value projection"},
@@ -66,7 +75,7 @@ const struct setting setting_table[] = {
 	{"parallel", "recompute", SETTING_CHOICE, AT(parallel.recompute), "none",
 	 .choices = CHOICES({"none", RECOMPUTE_NONE}, {"selective", RECOMPUTE_SELECTIVE}, {"full", RECOMPUTE_FULL},
 			    {"auto", RECOMPUTE_AUTO}),
-	 .help = "again in backward: selective norms and GELUs, full layers, auto the cheapest that fits device.memory"},
+	 .help = "again in backward: selective norms and activations, full layers, auto the cheapest that fits device.memory"},
 	{"parallel", "stages", SETTING_TEXT, AT(parallel.stages), "auto",
 	 .help = "layers of each stage (pipeline*chunks of them), as in 9,10,10,9; auto balances the head in"},
 

@@ -51,7 +51,7 @@ refused 2 'bad.ini:3: run.steps is set a second time; the first is on line 2' --
 with 3 'steps'
 refused 2 'bad.ini:3: neither [section] nor key = value' --config bad.ini
 with 4 'activation = gleu'
-refused 2 "bad.ini:4: model.activation = gleu: must be gelu or gelu-erf; did you mean 'gelu'?" --config bad.ini
+refused 2 "bad.ini:4: model.activation = gleu: must be gelu, gelu-erf or swiglu; did you mean 'gelu'?" --config bad.ini
 
 refused 2 'whole.ini: model.heads = 6 cannot be split evenly over parallel.tensor = 4 ranks: a tensor size of 1, 2, 3 or 6 can' \
 	--config whole.ini --set parallel.tensor=4

@@ -1,5 +1,5 @@
 /* The whole model's backward against central finite differences of its forward, in FP64 on the defining ops: tied
- * and untied head, both norms, both GELUs, grouped heads, dropout, masked targets, padding of the vocabulary, biases on
+ * and untied head, both norms, both GELUs, SwiGLU, grouped heads, dropout, masked targets, padding of the vocabulary, biases on
  * and off. */
 #include <math.h>
 #include <setjmp.h>
@@ -177,7 +177,7 @@ static void compare_split(struct rig *r)
 
 static const struct model_settings plain_settings = {
 	.layers = 2, .hidden = 12, .heads = 4, .kv_heads = 4, .head_size = 3, .ffn = 20, .sequence = 7, .vocab = 31,
-	.norm = NORM_LAYER, .norm_epsilon = 1e-5, .activation = GELU_TANH, .bias = true, .qkv_bias = true, .tied = true,
+	.norm = NORM_LAYER, .norm_epsilon = 1e-5, .activation = ACTIVATION_GELU, .bias = true, .qkv_bias = true, .tied = true,
 };
 
 static void test_gpt2(void **state)
@@ -194,7 +194,7 @@ static void test_dropout_untied(void **state)
 	m.tied = false;
 	m.dropout = 0.2;
 	m.attention_dropout = 0.3;
-	m.activation = GELU_ERF;
+	m.activation = ACTIVATION_GELU_ERF;
 	put_together(&r, m);
 	compare(&r);
 }
@@ -207,6 +207,22 @@ static void test_grouped_rms_no_bias(void **state)
 	m.head_size = 5;
 	m.norm = NORM_RMS;
 	m.bias = m.qkv_bias = false;
+	put_together(&r, m);
+	compare(&r);
+}
+
+/* As in Llama: RMSNorm, SwiGLU, grouped heads. */
+static void test_swiglu(void **state)
+{
+	struct rig r;
+	struct model_settings m = plain_settings;
+	m.activation = ACTIVATION_SWIGLU;
+	put_together(&r, m);
+	compare(&r);
+	m.kv_heads = 2;
+	m.norm = NORM_RMS;
+	m.bias = m.qkv_bias = m.tied = false;
+	m.dropout = 0.2;
 	put_together(&r, m);
 	compare(&r);
 }
@@ -227,6 +243,9 @@ static void test_split(void **state)
 	m.bias = m.qkv_bias = false;
 	put_together(&r, m);
 	compare_split(&r);
+	m.activation = ACTIVATION_SWIGLU;
+	put_together(&r, m);
+	compare_split(&r);
 }
 
 int main(void)
@@ -235,6 +254,7 @@ int main(void)
 		cmocka_unit_test(test_gpt2),
 		cmocka_unit_test(test_dropout_untied),
 		cmocka_unit_test(test_grouped_rms_no_bias),
+		cmocka_unit_test(test_swiglu),
 		cmocka_unit_test(test_split),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

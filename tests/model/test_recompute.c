@@ -23,7 +23,7 @@ struct rig {
 
 static const struct model_settings small = {
 	.layers = 2, .hidden = 24, .heads = 4, .kv_heads = 2, .head_size = 6, .ffn = 40, .sequence = 9, .vocab = 31,
-	.norm = NORM_LAYER, .norm_epsilon = 1e-5, .activation = GELU_TANH, .bias = true, .qkv_bias = true,
+	.norm = NORM_LAYER, .norm_epsilon = 1e-5, .activation = ACTIVATION_GELU, .bias = true, .qkv_bias = true,
 	.dropout = 0.2, .attention_dropout = 0.1,
 };
 enum { SLOTS = 2, POSITIONS = 2, SETS = 1 << (BLOCK_TENSORS - 1) };
@@ -112,21 +112,23 @@ static void *gradients(const struct model_settings *m, enum dtype dtype, const u
 
 static void test_bits(void **state)
 {
-	for (int rms = 0; rms < 2; rms++)
+	static const enum activation activations[] = {ACTIVATION_GELU, ACTIVATION_GELU_ERF, ACTIVATION_SWIGLU};
+	for (int kind = 0; kind < 3; kind++)
 		for (enum dtype dtype = F32; dtype <= F16; dtype += F16 - F32) {
 			struct model_settings m = small;
+			bool rms = kind > 0;
 			m.norm = rms ? NORM_RMS : NORM_LAYER;
-			m.activation = rms ? GELU_ERF : GELU_TANH;
+			m.activation = activations[kind];
 			m.bias = !rms;
 			size_t bytes, again_bytes;
 			char *want = gradients(&m, dtype, NULL, false, &bytes);
 			for (unsigned set = 0; set < SETS; set++) {
 				unsigned kept[POSITIONS] = {1u | set << 1, 1u | (SETS - 1 - set) << 1};
-				char *got = gradients(&m, dtype, kept, (set + (unsigned)rms) % 2, &again_bytes);
+				char *got = gradients(&m, dtype, kept, (set + (unsigned)kind) % 2, &again_bytes);
 				assert_int_equal(bytes, again_bytes);
 				if (memcmp(want, got, bytes) != 0)
-					fail_msg("%s, %s, %s: keeping 0x%x and 0x%x gives other gradients", dtype_name(dtype),
-						 rms ? "rmsnorm" : "layernorm", (set + (unsigned)rms) % 2 ? "apart" : "whole", kept[0], kept[1]);
+					fail_msg("%s, activation %d, %s: keeping 0x%x and 0x%x gives other gradients", dtype_name(dtype),
+						 kind, (set + (unsigned)kind) % 2 ? "apart" : "whole", kept[0], kept[1]);
 				free(got);
 			}
 			free(want);
@@ -160,13 +162,14 @@ static double formula(const struct model_settings *m, enum recompute_choice choi
 	double C = (double)m->hidden, F = (double)m->ffn, Q = (double)(m->heads * m->head_size);
 	double K = (double)(m->kv_heads * m->head_size), H = (double)m->heads, split = sequence ? t : 1;
 	double norms = m->norm == NORM_LAYER ? 16 : 8, lse = 4 * N * H / t;
+	double P = m->activation == ACTIVATION_SWIGLU ? 2 * F : F; /* in front of the activation */
 	switch (choice) {
 	case RECOMPUTE_FULL:
 		return e * N * C / split;
 	case RECOMPUTE_SELECTIVE:
-		return e * N * (2 * C / split + (2 * Q + 2 * K + F) / t) + lse;
+		return e * N * (2 * C / split + (2 * Q + 2 * K + P) / t) + lse;
 	default:
-		return e * N * (4 * C / split + (2 * Q + 2 * K + 2 * F) / t) + norms * N / split + lse;
+		return e * N * (4 * C / split + (2 * Q + 2 * K + P + F) / t) + norms * N / split + lse;
 	}
 }
 
@@ -175,15 +178,16 @@ static void test_bytes(void **state)
 	struct model_settings m = {
 		.layers = 8, .heads = 32, .sequence = 128, .vocab = 1000, .norm_epsilon = 1e-5, .bias = true, .qkv_bias = true,
 	};
-	for (int which = 0; which < 96; which++) {
+	for (int which = 0; which < 192; which++) {
 		int tensor = 1 << which / 2 % 4;
-		bool sequence = which % 2, grouped = which / 8 % 2, rms = which / 16 % 2, half = which / 32 > 0;
-		int64_t batch = which / 32 == 2 ? 4 : 1;
+		bool sequence = which % 2, grouped = which / 8 % 2, rms = which / 16 % 2, half = which / 32 % 3 > 0;
+		int64_t batch = which / 32 % 3 == 2 ? 4 : 1;
 		m.head_size = 16;
 		m.hidden = grouped ? 384 : 512;
 		m.kv_heads = grouped ? 8 : 32;
 		m.ffn = grouped ? 1024 : 2048;
 		m.norm = rms ? NORM_RMS : NORM_LAYER;
+		m.activation = which < 96 ? ACTIVATION_GELU : ACTIVATION_SWIGLU;
 		for (int choice = RECOMPUTE_NONE; choice <= RECOMPUTE_FULL; choice++) {
 			unsigned kept[5];
 			size_t bytes[2][2], scratch[2][2];
@@ -214,6 +218,19 @@ static void test_headline(void **state)
 	assert_true(part >= 20 * NC && part < 20.1 * NC);
 	assert_true(least == 2 * NC);
 	assert_true(1 - part / all >= 0.37);
+}
+
+/* With SwiGLU and F = 8/3·C: 32, 22⅔ and 2. */
+static void test_headline_swiglu(void **state)
+{
+	const struct model_settings m = {.hidden = 12288, .heads = 96, .kv_heads = 96, .head_size = 128, .ffn = 32768,
+					 .norm = NORM_RMS, .activation = ACTIVATION_SWIGLU};
+	double NC = 2048.0 * 12288, all = formula(&m, RECOMPUTE_NONE, 2, 1, false, 2048);
+	double part = formula(&m, RECOMPUTE_SELECTIVE, 2, 1, false, 2048), least = formula(&m, RECOMPUTE_FULL, 2, 1, false, 2048);
+	assert_true(all >= 32 * NC && all < 32.1 * NC);
+	assert_true(part >= 22.66 * NC && part < 22.7 * NC);
+	assert_true(least == 2 * NC);
+	assert_true(1 - part / all >= 0.28);
 }
 
 enum { FIT_LAYERS = 2, FIT_SETS = SETS * SETS };
@@ -317,7 +334,7 @@ static void test_order(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bits), cmocka_unit_test(test_bytes), cmocka_unit_test(test_headline),
+		cmocka_unit_test(test_bits), cmocka_unit_test(test_bytes), cmocka_unit_test(test_headline), cmocka_unit_test(test_headline_swiglu),
 		cmocka_unit_test(test_fit), cmocka_unit_test(test_order),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,7 @@ static const char *folder;
 
 static const struct model_settings settings = {
 	.layers = L, .hidden = C, .heads = H, .kv_heads = H, .head_size = D, .ffn = F, .sequence = T, .vocab = V,
-	.norm = NORM_LAYER, .norm_epsilon = 1e-5, .activation = GELU_TANH, .bias = true, .qkv_bias = true, .tied = true,
+	.norm = NORM_LAYER, .norm_epsilon = 1e-5, .activation = ACTIVATION_GELU, .bias = true, .qkv_bias = true, .tied = true,
 };
 
 static struct step_rules rules = {

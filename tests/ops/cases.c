@@ -68,6 +68,8 @@ const struct op_cases op_cases[] = {
 	{"gemm", case_gemm, GEMM_STEP * GEMM_CASES, SIZES(product_sizes, 5), {256, 768, 768},
 	 GEMM_B_TRANSPOSED + GEMM_STEP * GEMM_CASE_BIAS, 2.0 * 256 * 768 * 768},
 	{"gelu_forward", case_gelu_forward, 2, SIZES(row_sizes, 9), {1024, 3072}, 0, 0},
+	{"swiglu_forward", case_swiglu_forward, 1, SIZES(row_sizes, 9), {1024, 2048}, 0, 0},
+	{"swiglu_backward", case_swiglu_backward, 1, SIZES(row_sizes, 9), {1024, 2048}, 0, 0},
 	{"bias_backward", case_bias_backward, 1, SIZES(row_sizes, 5), {1024, 3072}, 0, 0},
 	{"attention_forward", case_attention_forward, 2, SIZES(attention_sizes, 7), {1, 256, 12, 1, 64}, 0, 2.0 * 256 * 256 * 768},
 	{"attention_backward", case_attention_backward, 2, SIZES(attention_sizes, 7), {1, 256, 12, 1, 64}, 0, 5.0 * 256 * 256 * 768},

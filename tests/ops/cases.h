@@ -57,7 +57,8 @@ enum {
 
 builder case_embedding_forward, case_embedding_backward, case_position_forward, case_position_backward,
 	case_norm_forward, case_norm_backward, case_residual_forward, case_residual_backward, case_gemm,
-	case_gelu_forward, case_bias_backward, case_attention_forward, case_attention_backward, case_loss_stats, case_loss_combine,
+	case_gelu_forward, case_swiglu_forward, case_swiglu_backward, case_bias_backward,
+	case_attention_forward, case_attention_backward, case_loss_stats, case_loss_combine,
 	case_loss_backward, case_loss_total, case_add, case_convert, case_square_sums, case_step_verdict, case_adamw;
 
 /* Builders' shorthand: the op's struct, and adding one of its tensors. */

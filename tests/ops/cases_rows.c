@@ -1,4 +1,4 @@
-/* Calls of the ops that work row by row: embedding, positions, norm, residual, bias. */
+/* Calls of the ops that work row by row: embedding, positions, norm, residual, bias, SwiGLU. */
 #include <stdlib.h>
 
 #include "cases.h"
@@ -12,6 +12,8 @@ INVOKE(norm_backward)
 INVOKE(residual_forward)
 INVOKE(residual_backward)
 INVOKE(bias_backward)
+INVOKE(swiglu_forward)
+INVOKE(swiglu_backward)
 
 /* Ids of which a third are in the table's rows first … first + rows − 1, the first two of them its ends. */
 static int64_t draw_tokens(struct arg *tokens, int64_t rows)
@@ -202,5 +204,22 @@ bool case_bias_backward(struct call *c, const int64_t *size, unsigned variant)
 	CASE(bias_backward);
 	ADD(INOUT, dbias, KIND_S, size[1]);
 	ADD(IN, dout, KIND_T, size[0], size[1]);
+	return true;
+}
+
+bool case_swiglu_forward(struct call *c, const int64_t *size, unsigned variant)
+{
+	CASE(swiglu_forward);
+	ADD(OUT, out, KIND_T, size[0], size[1]);
+	ADD(IN, x, KIND_T, size[0], 2 * size[1]);
+	return true;
+}
+
+bool case_swiglu_backward(struct call *c, const int64_t *size, unsigned variant)
+{
+	CASE(swiglu_backward);
+	ADD(OUT, dx, KIND_T, size[0], 2 * size[1]);
+	ADD(IN, dout, KIND_T, size[0], size[1]);
+	ADD(IN, x, KIND_T, size[0], 2 * size[1]);
 	return true;
 }

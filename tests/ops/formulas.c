@@ -161,6 +161,16 @@ void formula_gelu_forward(struct call *c, double *want[])
 		y[i] = gelu(c->op.gelu_forward.gelu, x[i]);
 }
 
+void formula_swiglu_forward(struct call *c, double *want[])
+{
+	int64_t width = c->op.swiglu_forward.out.shape[1];
+	double *y = out(c, want, "out"), *x = in(c, "x");
+	for (int64_t i = 0; i < call_find(c, "out")->count; i++) {
+		double gate = x[i + i / width * width], up = x[i + (i / width + 1) * width];
+		y[i] = gate / (1 + exp(-gate)) * up;
+	}
+}
+
 void formula_attention_forward(struct call *c, double *want[])
 {
 	struct op_attention_forward *op = &c->op.attention_forward;

@@ -23,6 +23,7 @@ static const struct {
 	{"residual_forward", formula_residual_forward},
 	{"gemm", formula_gemm},
 	{"gelu_forward", formula_gelu_forward},
+	{"swiglu_forward", formula_swiglu_forward},
 	{"attention_forward", formula_attention_forward},
 	{"loss_stats", formula_loss_stats},
 	{"loss_combine", formula_loss_combine},

@@ -60,6 +60,7 @@ static const struct pair {
 	 {{"out", "dout"}, {"x", "dresidual"}}, {{"x", "dx"}, {"weight", "dweight"}, {"bias", "dbias"}}},
 	{"residual", case_residual_forward, case_residual_backward, 16, RESIDUAL_BIAS | RESIDUAL_DROPOUT,
 	 {{1, 1, 1}, {2, 3, 5}, {3, 2, 4}}, {{"sum", "dsum"}}, {{"x", "dx"}, {"bias", "dbias"}}},
+	{"swiglu", case_swiglu_forward, case_swiglu_backward, 1, 0, {{1, 1}, {3, 5}, {4, 17}}, {{"out", "dout"}}, {{"x", "dx"}}},
 	{"attention", case_attention_forward, case_attention_backward, 2, ATTENTION_DROPOUT,
 	 {{1, 1, 1, 1, 1}, {2, 5, 2, 2, 3}, {1, 9, 1, 1, 4}}, {{"out", "dout"}}, {{"qkv", "dqkv"}}},
 };

@@ -65,6 +65,7 @@ def variants():
     yield "257", 257, {}, LAYOUTS
     yield "1009-dropout", 1009, {"model__dropout": 0.1, "model__attention_dropout": 0.1, "batch__micro": 2}, few
     yield "257-untied", 257, {"model__tied": False}, few
+    yield "257-swiglu", 257, dict(model__activation="swiglu", model__ffn=48, model__norm="rmsnorm", model__kv_heads=2, model__bias=False), few + [(2, 2, 2, None)]
 
 
 def fp32(r):

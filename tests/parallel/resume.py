@@ -95,9 +95,9 @@ def compare(r, name, s, ranks, straight, exact):
     r.expect("resume" in events, name + ": the resume is an event")
 
 
-def kill_and_resume(r, name, compute, place, back, exact):
+def kill_and_resume(r, name, compute, place, back, exact, **more):
     """Kills a run after a checkpoint, resumes it on the layout `back`."""
-    straight = s, ranks = layout(settings(r, name, precision__compute=compute, run__steps=ENDLESS), *place)
+    straight = s, ranks = layout(settings(r, name, precision__compute=compute, run__steps=ENDLESS, **more), *place)
     path = r.ini(name, s)
     p = r.start(ranks, ["--config", path])
     r.expect(wait_for_step(s["run.dir"], EVERY + 2), name + ": trains past a checkpoint")
@@ -116,6 +116,7 @@ def kills(r):
     kill_and_resume(r, "killed-fp32", "fp32", (2, 1, 2), (2, 1, 2), True)
     kill_and_resume(r, "moved-fp32", "fp32", (2, 1, 2), (1, 2, 2), False)
     kill_and_resume(r, "alone-fp32", "fp32", (2, 1, 2), (1, 1, 1), False)
+    kill_and_resume(r, "swiglu-fp32", "fp32", (1, 2, 1), (1, 1, 2), False, model__activation="swiglu", model__norm="rmsnorm")
 
 
 def signals(r):

@@ -278,8 +278,10 @@ static int64_t activations(const struct run *run)
 	const struct model_settings *m = &run->config->model;
 	int64_t N = run->gpt.env.tokens, C = m->hidden, F = m->ffn, t = run->gpt.env.tensor_size, largest = 0;
 	int64_t R = run->gpt.env.sequence ? N / t : N;
+	int64_t before = m->activation == ACTIVATION_SWIGLU ? 2 * F : F;
 	int64_t x = bytes(R * C, 2), cheap = 2 * (x + 2 * bytes(R, 4)) + bytes(N * F / t, 2);
-	int64_t dear = x + bytes(N * 3 * C / t, 2) + bytes(N * C / t, 2) + bytes(N * m->heads / t, 4) + bytes(N * F / t, 2);
+	int64_t dear = x + bytes(N * 3 * C / t, 2) + bytes(N * C / t, 2) + bytes(N * m->heads / t, 4) +
+		       bytes(N * before / t, 2);
 	enum recompute_choice choice = run->config->parallel.recompute;
 	int64_t left_out = (choice == RECOMPUTE_FULL ? dear : 0) + (choice == RECOMPUTE_NONE ? 0 : cheap);
 	int64_t block = x + dear + cheap - left_out;

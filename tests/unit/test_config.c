@@ -64,7 +64,7 @@ static void test_defaults(void **state)
 	assert_int_equal(c.model.ffn, 384);
 	assert_int_equal(c.model.norm, NORM_LAYER);
 	assert_true(c.model.norm_epsilon == 1e-5);
-	assert_int_equal(c.model.activation, GELU_TANH);
+	assert_int_equal(c.model.activation, ACTIVATION_GELU);
 	assert_true(c.model.bias && c.model.qkv_bias && c.model.tied);
 	assert_true(c.model.dropout == 0 && c.model.attention_dropout == 0 && c.model.init_std == 0.02);
 	assert_int_equal(c.parallel.data, 0);
@@ -99,6 +99,26 @@ static void test_defaults(void **state)
 	assert_string_equal(c.device.backend, "auto");
 	assert_int_equal(c.device.threads, 0);
 	assert_true(c.launch.init_timeout == 300 && c.launch.step_timeout == 600);
+	config_finish(&c);
+}
+
+/* SwiGLU's inner width is 8/3 of the model's, up to a multiple of 128, unless it is given. */
+static void test_swiglu(void **state)
+{
+	static const struct { const char *hidden; int64_t ffn; } cases[] = {
+		{"model.hidden=96", 256}, {"model.hidden=48", 128}, {"model.hidden=49", 256}, {"model.hidden=4096", 11008},
+		{"model.hidden=5120", 13696},
+	};
+	struct config c;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct error e = {0};
+		const char *sets[] = {cases[i].hidden, "model.activation=swiglu"};
+		assert_true(config_parse(&c, "small.ini", WHOLE, sizeof WHOLE - 1, sets, 2, &e));
+		assert_int_equal(c.model.ffn, cases[i].ffn);
+		config_finish(&c);
+	}
+	good(&c, WHOLE "[eval]\nevery = 0\n", "model.ffn=100");
+	assert_int_equal(c.model.ffn, 100);
 	config_finish(&c);
 }
 
@@ -183,7 +203,7 @@ static void test_wrong(void **state)
 		{"[model]\nnorm = layrenorm\n", NULL,
 		 "model.norm = layrenorm: must be layernorm or rmsnorm; did you mean 'layernorm'?"},
 		{"[model]\ntied = maybe\n", NULL, "model.tied = maybe: must be true or false"},
-		{"[model]\nactivation = swiglu\n", NULL, "must be gelu or gelu-erf"},
+		{"[model]\nactivation = relu\n", NULL, "must be gelu, gelu-erf or swiglu"},
 		{"[model]\nvocab = 0\n", NULL, "model.vocab = 0: must be from 1 to 2147483647"},
 		{"[parallel]\ndata = 0\n", NULL, "parallel.data = 0: must be from 1 to 1048576, or auto"},
 		{"[precision]\nloss_scale = dynamc\n", NULL, "must be a number above 0 to 16777216, or dynamic"},
@@ -490,7 +510,7 @@ int main(void)
 		cmocka_unit_test(test_set),        cmocka_unit_test(test_long_lines), cmocka_unit_test(test_wrong),
 		cmocka_unit_test(test_require),    cmocka_unit_test(test_check),      cmocka_unit_test(test_unused),
 		cmocka_unit_test(test_round_trip), cmocka_unit_test(test_take_model), cmocka_unit_test(test_compare),
-		cmocka_unit_test(test_table),      cmocka_unit_test(test_names),
+		cmocka_unit_test(test_table),      cmocka_unit_test(test_names),      cmocka_unit_test(test_swiglu),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

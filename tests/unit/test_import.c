@@ -329,13 +329,13 @@ static void test_settings(void **state)
 	assert_int_equal(m.vocab, WORDS);
 	assert_int_equal(m.norm, NORM_LAYER);
 	assert_true(m.norm_epsilon == 1e-6);
-	assert_int_equal(m.activation, GELU_TANH);
+	assert_int_equal(m.activation, ACTIVATION_GELU);
 	assert_true(m.bias && m.qkv_bias && m.tied && m.dropout == 0.25 && m.init_std == 0.5);
 
 	const char *other = folder_of(state, "{" CONFIG_HEAD ",\"n_inner\":null,\"activation_function\":\"gelu\"}");
 	assert_true(import_gpt2_settings(other, &m, &e));
 	assert_int_equal(m.ffn, 4 * WIDTH);
-	assert_int_equal(m.activation, GELU_ERF);
+	assert_int_equal(m.activation, ACTIVATION_GELU_ERF);
 	assert_true(m.norm_epsilon == 1e-5);
 
 	static const struct {
