@@ -77,7 +77,10 @@ static struct mark exchange(struct step *s, const struct action *a)
 		};
 	dev_wait(dev, Q_PIPE, dev_mark(dev, Q_COMPUTE));
 	comm_exchange(s->pipe, Q_PIPE, list, a->count);
-	return dev_mark(dev, Q_PIPE);
+	struct mark ended = dev_mark(dev, Q_PIPE);
+	if (!s->gpt->env.overlap)
+		dev_wait(dev, Q_COMPUTE, ended);
+	return ended;
 }
 
 /* What a list is carried out for. */

@@ -148,6 +148,8 @@ static bool compute(struct state *s, const struct action *a)
 	assert_in_range(a->chunk, 0, p.options.chunks - 1);
 	if (a->after > 0)
 		from = s->queue[a->after - 1].end;
+	if (costs.synchronous && s->queued > 0)
+		from = s->queue[s->queued - 1].end;
 	if (from == UNKNOWN)
 		return false;
 

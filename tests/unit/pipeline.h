@@ -15,6 +15,7 @@ enum { PIPELINE_STAGES = 12, PIPELINE_MICROS = 40, PIPELINE_CHUNKS = 4 };
 struct pipeline_costs {
 	int forward, input, weight; /* of a chunk */
 	int transfer;               /* from when both sides have begun */
+	bool synchronous;           /* computing waits for every exchange queued before it */
 };
 
 /* A computing action as it was played. */

@@ -53,10 +53,12 @@ static void right_places(const struct pipeline *p)
 	}
 }
 
-/* Plays all sizes of a kind; `judge` is given each. */
+/* Plays all sizes of a kind; `judge` is given each, played with exchanges beside computing; waiting for each exchange at
+ * once has to come to an end too. */
 static void play_all(enum schedule_kind kind, void (*judge)(const struct pipeline *p))
 {
 	static const struct pipeline_costs unit = {.forward = 1, .input = 1, .weight = 1};
+	static const struct pipeline_costs waiting = {.forward = 1, .input = 1, .weight = 1, .synchronous = true};
 	struct schedule_options o = {.kind = kind};
 
 	for (o.stages = 1; o.stages <= PIPELINE_STAGES; o.stages++)
@@ -67,6 +69,7 @@ static void play_all(enum schedule_kind kind, void (*judge)(const struct pipelin
 				const struct pipeline *p = pipeline_play(&o, &unit);
 				right_places(p);
 				judge(p);
+				pipeline_play(&o, &waiting);
 			}
 }
 
