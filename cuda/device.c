@@ -117,6 +117,7 @@ static bool open_card(struct device *dev, const struct dev_options *options, str
 		return error_set(e, CODE_MACHINE, "cuda: card %d (%s) has no memory left", c->number, c->name);
 	}
 	CALL(cudaMemGetInfo(&room, &all));
+	dev->room = room;
 	snprintf(dev->text, sizeof dev->text, "cuda (%s, number %d, %.1f GiB)", c->name, c->number, (double)all * 0x1p-30);
 	return true;
 }

@@ -92,7 +92,10 @@ static void hold(struct device *dev, double begin)
 	struct card *c = card_of(dev);
 	card_poll(dev);
 	sched_yield();
-	if (dev->timeout <= 0 || now() - begin < dev->timeout)
+	bool late = dev->timeout > 0 && now() - begin >= dev->timeout;
+	if (dev->watch)
+		dev->watch(dev, late);
+	if (!late)
 		return;
 	for (int q = 0; q < QUEUES; q++) {
 		struct stream *s = &c->streams[q];

@@ -27,11 +27,18 @@ const struct transport *backends_transport(const struct device *dev, const struc
 {
 	if (launch->size == 1)
 		return &transport_self;
+#if HAVE_NCCL
+	bool own;
+	if (dev->backend->apart && !launch_all_differ(&own, dev->identity, dev->timeout, e))
+		return NULL;
+	if (dev->backend->apart && own)
+		return &transport_nccl;
+#endif
 #if HAVE_MPI
 	return &transport_mpi;
 #else
-	error_set(e, CODE_USAGE, "this build has no way to connect %d ranks: it was made without MPI; start one rank, or install "
-		  "Open MPI and build again", launch->size);
+	error_set(e, CODE_USAGE, "this build has no way to connect %d ranks%s: it was made without MPI; start one rank, or install "
+		  "Open MPI and build again", launch->size, dev->backend->apart ? " that share cards" : "");
 	return NULL;
 #endif
 }

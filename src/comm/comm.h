@@ -7,7 +7,7 @@
  * of one needs nothing moved: its calls are local copies and are not counted. Empty tensors are no calls.
  *
  * Sums of F16 and BF16 are added in FP32, those of F32 in FP32, of F64 in FP64, in rank order, rounded once: the
- * result has the same bits on every rank, and does not depend on time or message size.
+ * result has the same bits on every rank, and does not depend on time or message size. NCCL keeps less of that: cuda/card_nccl.h.
  *
  * Comms own their connections, not the tensors. Used by model and train, and by whoever agrees on something between
  * ranks. A transport (transport.h) does the work; comm.c checks. A comm is made once, in an agreed order, before step 1. */

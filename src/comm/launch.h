@@ -6,6 +6,8 @@
 #ifndef MTRAIN_COMM_LAUNCH_H
 #define MTRAIN_COMM_LAUNCH_H
 
+#include <stddef.h>
+
 #include "base/error.h"
 
 struct launch {
@@ -18,6 +20,8 @@ struct launch {
 struct launcher {
 	const char *name;
 	bool (*detect)(struct launch *l, struct error *e);
+	/* launch_gather's work, in `seconds` (0: no limit). */
+	bool (*gather)(const struct launch *l, void *out, const void *in, size_t bytes, double seconds, struct error *e);
 	void (*finish)(void);                               /* a clean end */
 	void (*abort)(int code, const char *cause);         /* bring the whole job down; may return */
 };
@@ -27,7 +31,23 @@ struct launcher {
 bool launch_init(struct launch *l, const struct launcher *const *list, struct error *e);
 void launch_finish(void);
 
-/* Asks the launcher to bring the whole job down with this code; returns after a few seconds at most, or the process
+/* out [size·bytes]: every rank's `bytes` bytes, in rank order, on every rank, before there is any comm: through the launcher
+ * where it carries data, else by TCP (meet.h). Collective over the job. Fails: CODE_MACHINE; the launcher does not say where
+ * the others are; CODE_PEER: not all came in `seconds` (0: no limit). */
+bool launch_gather(void *out, const void *in, size_t bytes, double seconds, struct error *e);
+
+/* Whether no two ranks have the same text. Collective over the job; fails as launch_gather. */
+enum { LAUNCH_TEXT = 96 };
+bool launch_all_differ(bool *differ, const char text[LAUNCH_TEXT], double seconds, struct error *e);
+
+/* What a transport does before the process leaves on a bad end, so that what other ranks' cards wait for is broken off.
+ * Any thread may call it. NULL takes it away. */
+void launch_set_leaving(void (*leaving)(void));
+
+/* Does it; returns after a few seconds at most, or the process ends with the code. */
+void launch_leave(int code);
+
+/* Leaves, and asks the launcher to bring the whole job down with this code; returns after a few seconds at most, or the process
  * ends with the code. Any thread. */
 void launch_abort(int code, const char *cause);
 

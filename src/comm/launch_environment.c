@@ -1,9 +1,16 @@
 #include "comm/launch.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
 
 #include "base/text.h"
+#include "comm/meet.h"
+
+enum { PORT_FIRST = 20000, PORTS = 12000 }; /* below those that systems give out by themselves */
 
 /* What launchers leave in the environment. Open MPI and MPICH's hydra start their own daemons through srun where there
  * is Slurm, so their variables count before Slurm's. Slurm's count only inside a step: a batch script has
@@ -78,6 +85,50 @@ static bool environment_detect(struct launch *l, struct error *e)
 	return false;
 }
 
+/* The first name of Slurm's list of nodes: "a", "a,b", "a[003-004,7],b": rank 0 is there. */
+static bool first_node(char out[MEET_HOST], const char *list)
+{
+	size_t name = strcspn(list, "[,"), inside = list[name] == '[' ? strcspn(list + name + 1, "-,]") : 0;
+	int n = snprintf(out, MEET_HOST, "%.*s%.*s", (int)name, list, (int)inside, list + name + 1);
+	return n > 0 && n < MEET_HOST;
+}
+
+static const char *variable(const char *name)
+{
+	const char *text = getenv(name);
+	return text ? text : "";
+}
+
+/* Where rank 0 waits for the others: MASTER_ADDR and MASTER_PORT where somebody has set them; else the first node of
+ * Slurm's step, or this machine when all ranks are on it, at a port that follows from what names the job. */
+static bool place(const struct launch *l, struct meet_place *p, struct error *e)
+{
+	const char *address = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT"), *nodes = getenv("SLURM_STEP_NODELIST");
+	char job[256];
+	int64_t number;
+	snprintf(job, sizeof job, "%s.%s.%s", variable("SLURM_JOB_ID"), variable("SLURM_STEP_ID"), variable("PMI_ID"));
+	if (l->local_size == l->size && !getenv("SLURM_JOB_ID"))
+		snprintf(job, sizeof job, "%ld", (long)getppid()); /* one launcher started them all here */
+	*p = (struct meet_place){.token = XXH3_64bits(job, strlen(job))};
+	p->port = (uint16_t)(PORT_FIRST + p->token % PORTS);
+	if (port && text_to_count(port, &number) && number > 0 && number < 65536)
+		p->port = (uint16_t)number;
+	if (address && strlen(address) < sizeof p->host)
+		strcpy(p->host, address);
+	else if (l->local_size == l->size)
+		strcpy(p->host, "127.0.0.1");
+	else if (!nodes || !first_node(p->host, nodes))
+		return error_set(e, CODE_MACHINE, "%s: does not say where rank 0 is: set MASTER_ADDR to its machine, or start with "
+				 "`srun --mpi=pmix` or Open MPI's `mpirun`", l->launcher);
+	return true;
+}
+
+static bool environment_gather(const struct launch *l, void *out, const void *in, size_t bytes, double seconds, struct error *e)
+{
+	struct meet_place p;
+	return place(l, &p, e) && meet_gather(&p, l->rank, l->size, out, in, bytes, seconds, e);
+}
+
 static void environment_finish(void)
 {
 }
@@ -88,5 +139,5 @@ static void environment_abort(int code, const char *cause)
 }
 
 const struct launcher launcher_environment = {
-	"environment", environment_detect, environment_finish, environment_abort,
+	"environment", environment_detect, environment_gather, environment_finish, environment_abort,
 };

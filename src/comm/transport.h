@@ -34,5 +34,6 @@ struct transport {
 
 extern const struct transport transport_self; /* one rank: copies */
 extern const struct transport transport_mpi;
+extern const struct transport transport_nccl; /* cuda/nccl.c */
 
 #endif

@@ -40,6 +40,7 @@ static _Noreturn void end_in_silence(struct watch *w, double seconds)
 {
 	log_speaks(false);
 	atomic_store(&w->voice, VOICE_SILENT);
+	launch_leave(CODE_PEER);
 	watch_pause(seconds);
 	_exit(CODE_PEER);
 }

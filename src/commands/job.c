@@ -1,6 +1,7 @@
 #include "commands/job.h"
 
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends.h"
@@ -37,13 +38,36 @@ static bool open_device(struct job *j, const struct device_settings *s, double t
 	return e->code ? false : error_set(e, CODE_USAGE, "device.backend = %s: this build has no such backend", s->backend);
 }
 
-bool job_open(struct job *j, const struct device_settings *device, double timeout, struct error *e)
+/* NCCL reads its choices from the environment. A tree is for sums over all ranks only. */
+static void pin(const struct launch_settings *s, const struct transport *t)
+{
+	static const char *const values[][2] = {
+		{"ring", "Ring"}, {"tree", "allreduce:Tree"}, {"simple", "Simple"}, {"ll", "LL"}, {"ll128", "LL128"},
+	};
+	const struct {
+		const char *key, *variable, *value;
+	} pins[] = {{"nccl_algorithm", "NCCL_ALGO", s->nccl_algorithm}, {"nccl_protocol", "NCCL_PROTO", s->nccl_protocol}};
+	for (int i = 0; i < 2; i++) {
+		if (strcmp(pins[i].value, "auto") == 0)
+			continue;
+		if (strcmp(t->name, "nccl") != 0 && log_rank() == 0)
+			log_warn("launch.%s = %s has no effect, since the ranks talk over %s", pins[i].key, pins[i].value, t->name);
+		for (size_t v = 0; v < sizeof values / sizeof *values; v++)
+			if (strcmp(values[v][0], pins[i].value) == 0)
+				setenv(pins[i].variable, values[v][1], true);
+	}
+}
+
+bool job_open(struct job *j, const struct device_settings *device, const struct launch_settings *launch, struct error *e)
 {
 	*e = (struct error){0};
-	if (!open_device(j, device, timeout, e))
+	if (!open_device(j, device, launch->init_timeout, e))
 		return false;
 	const struct transport *t = backends_transport(j->dev, &j->launch, e);
-	return t && comm_open(&j->world, t, j->dev, j->launch.rank, j->launch.size, e);
+	if (!t)
+		return false;
+	pin(launch, t);
+	return comm_open(&j->world, t, j->dev, j->launch.rank, j->launch.size, e);
 }
 
 void job_close(struct job *j)

@@ -17,7 +17,7 @@ struct job {
 
 /* Opens device and world: the backend that the settings name, or with "auto" the first that opens; threads 0: the cores of
  * this process, shared with the ranks beside it. Needs: launch_init. Collective. Fails: CODE_USAGE, CODE_MACHINE. */
-bool job_open(struct job *j, const struct device_settings *device, double timeout, struct error *e);
+bool job_open(struct job *j, const struct device_settings *device, const struct launch_settings *launch, struct error *e);
 
 /* A clean end, together. */
 void job_close(struct job *j);

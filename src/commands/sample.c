@@ -112,7 +112,8 @@ int command_sample(int argc, char **argv, struct error *e)
 		error_set(e, CODE_USAGE, "sample runs on one rank, not on %d", job.launch.size);
 		return e->code;
 	}
-	if (!job_open(&job, &(struct device_settings){.backend = "auto"}, 0, e))
+	if (!job_open(&job, &(struct device_settings){.backend = "auto"},
+		      &(struct launch_settings){.nccl_algorithm = "auto", .nccl_protocol = "auto"}, e))
 		return e->code;
 	bool good = sample(&job, &v, e);
 	job_close(&job);

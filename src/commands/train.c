@@ -28,7 +28,7 @@ static const struct options options = {
 
 /* With settings that cannot be read the job still comes up, on defaults, to say so with one voice. */
 static const struct device_settings any_device = {.backend = "auto"};
-enum { ANY_TIMEOUT = 300 };
+static const struct launch_settings any_launch = {.init_timeout = 300, .nccl_algorithm = "auto", .nccl_protocol = "auto"};
 
 static int train(struct job *j, struct config *c, struct error *e)
 {
@@ -62,7 +62,7 @@ int command_train(int argc, char **argv, struct error *e)
 	if (!launch_init(&job.launch, launchers, e))
 		return e->code;
 	bool good = config_load(&c, v.config, v.set.texts, v.set.count, &bad);
-	if (!job_open(&job, good ? &c.device : &any_device, good ? c.launch.init_timeout : ANY_TIMEOUT, e) ||
+	if (!job_open(&job, good ? &c.device : &any_device, good ? &c.launch : &any_launch, e) ||
 	    !control_init(job.world, e))
 		return e->code;
 	int code = comm_agree(job.world, &bad) ? train(&job, &c, e) : bad.code;

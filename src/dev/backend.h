@@ -58,10 +58,15 @@ struct device {
 	struct dev_limits limits;
 	double timeout;
 	size_t workspace;
+	size_t room; /* bytes that were free when it was opened; 0: not known */
 	int threads;
 	char text[96];
 	char identity[96]; /* equal on two ranks where they share one piece of hardware; "": it means nothing */
 	void *impl;
+	/* While the host waits for the device, now and then: a transport looks after its own work and dies when it is broken,
+	 * or, when the wait is `late`, with the call that does not end, if one of its own. NULL: none. */
+	void (*watch)(struct device *dev, bool late);
+	void *watched;
 };
 
 /* For transports whose work is driven from the host: queues w on q. */

@@ -81,6 +81,11 @@ size_t dev_workspace(const struct device *dev)
 	return dev->workspace;
 }
 
+size_t dev_room(const struct device *dev)
+{
+	return dev->room;
+}
+
 bool dev_take(struct device *dev, void **out, size_t bytes, struct error *e)
 {
 	*out = dev->backend->take(dev, bytes ? bytes : 1);

@@ -63,6 +63,7 @@ const char *dev_name(const struct device *dev);         /* "cpu (2 threads, avx5
 int dev_threads(const struct device *dev);              /* 0 where it means nothing */
 double dev_peak_flops(const struct device *dev, enum dtype compute); /* dense FLOP/s as a datasheet would say; 0: not known */
 size_t dev_workspace(const struct device *dev);         /* bytes that the ops use inside */
+size_t dev_room(const struct device *dev);              /* bytes that were free when it was opened; 0: not known */
 
 /* Memory for an arena, zeroed, aligned to 4096. Fails: CODE_MACHINE, naming the bytes. */
 bool dev_take(struct device *dev, void **out, size_t bytes, struct error *e);

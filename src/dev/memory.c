@@ -31,7 +31,8 @@ char *memory_list(char buf[MEMORY_LIST], const struct memory *m)
 static bool too_much(const struct memory *m, struct device *dev, struct error *e)
 {
 	char list[MEMORY_LIST], bytes[32];
-	return error_set(e, CODE_MACHINE, "%s has too little memory: the run needs %s (%s)", dev_name(dev),
+	return error_set(e, CODE_MACHINE, "%s has too little memory: the run needs %s (%s); more "
+			 "tensor or pipeline ranks, parallel.recompute or a smaller batch.micro need less", dev_name(dev),
 			 text_bytes(bytes, sizeof bytes, memory_bytes(m)), memory_list(list, m));
 }
 

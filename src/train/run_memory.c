@@ -31,18 +31,31 @@ void run_fit_memory(struct run *r)
 	}, r->kept);
 }
 
+/* What would need less, of what is not yet done. */
+static const char *less(const struct run *r)
+{
+	return r->config->parallel.recompute >= RECOMPUTE_FULL
+		? "more tensor or pipeline ranks or a smaller batch.micro need less"
+		: "parallel.recompute = full, more tensor or pipeline ranks or a smaller batch.micro need less";
+}
+
 bool run_check_memory(const struct run *r, struct error *e)
 {
 	char list[MEMORY_LIST], limit[32], need[32], workspace[32];
-	int64_t most = r->config->device.memory;
-	if (most == 0 || needed(r) <= most)
+	size_t most = (size_t)r->config->device.memory, room = dev_room(r->dev);
+	bool set = most > 0 && (room == 0 || most < room);
+	if (!set)
+		most = room;
+	if (most == 0 || (size_t)needed(r) <= most)
 		return true;
-	text_bytes(limit, sizeof limit, (size_t)most);
+	text_bytes(limit, sizeof limit, most);
 	text_bytes(need, sizeof need, (size_t)needed(r));
 	text_bytes(workspace, sizeof workspace, dev_workspace(r->dev));
-	return error_set(e, CODE_USAGE, "device.memory = %s is too little: rank %d needs %s%s (%s, workspace %s); more "
-			 "tensor or pipeline ranks%s or a smaller batch.micro need less", limit, log_rank(), need,
-			 r->config->parallel.recompute >= RECOMPUTE_FULL ? " even with parallel.recompute = full" : "",
-			 memory_list(list, &r->memory), workspace,
-			 r->config->parallel.recompute >= RECOMPUTE_FULL ? "" : ", parallel.recompute = auto");
+	memory_list(list, &r->memory);
+	const char *even = r->config->parallel.recompute >= RECOMPUTE_FULL ? " even with parallel.recompute = full" : "";
+	if (set)
+		return error_set(e, CODE_USAGE, "device.memory = %s is too little: rank %d needs %s%s (%s, workspace %s); %s", limit,
+				 log_rank(), need, even, list, workspace, less(r));
+	return error_set(e, CODE_MACHINE, "%s has %s free, too little: rank %d needs %s%s (%s, workspace %s); %s", dev_name(r->dev),
+			 limit, log_rank(), need, even, list, workspace, less(r));
 }

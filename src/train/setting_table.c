@@ -162,6 +162,12 @@ const struct setting setting_table[] = {
 	 .help = "seconds for all ranks to meet; 0: no limit"},
 	{"launch", "step_timeout", SETTING_NUMBER, AT(launch.step_timeout), "600", "[0, inf)",
 	 .help = "seconds that a wait in a step may take; 0: no limit"},
+	{"launch", "nccl_algorithm", SETTING_TEXT, AT(launch.nccl_algorithm), "auto",
+	 .choices = CHOICES(NAME("auto"), NAME("ring"), NAME("tree")),
+	 .help = "of sums between cards, pinned for the same bits on any size of message"},
+	{"launch", "nccl_protocol", SETTING_TEXT, AT(launch.nccl_protocol), "auto",
+	 .choices = CHOICES(NAME("auto"), NAME("simple"), NAME("ll"), NAME("ll128")),
+	 .help = "of all calls between cards, pinned likewise"},
 };
 
 const int setting_count = sizeof setting_table / sizeof *setting_table;

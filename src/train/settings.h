@@ -82,6 +82,7 @@ struct device_settings {
 
 struct launch_settings {
 	double init_timeout, step_timeout; /* seconds; 0: no limit */
+	const char *nccl_algorithm, *nccl_protocol; /* "auto": NCCL's own choice */
 };
 
 #endif

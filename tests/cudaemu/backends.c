@@ -22,6 +22,13 @@ const struct transport *backends_transport(const struct device *dev, const struc
 {
 	if (launch->size == 1)
 		return &transport_self;
+#if EMULATED_NCCL
+	bool own;
+	if (!launch_all_differ(&own, dev->identity, dev->timeout, e))
+		return NULL;
+	if (own)
+		return &transport_nccl;
+#endif
 #if HAVE_MPI
 	return &transport_mpi;
 #else

@@ -84,16 +84,32 @@ void emu_drain(cudaStream_t stream)
 		wrong("the host waits for a stream that waits for the host");
 }
 
+/* What the card is told to be or to do, from the environment: CUDAEMU_CARDS, their number; CUDAEMU_DRIVER, the driver's
+ * version; CUDAEMU_MEMORY, bytes; CUDAEMU_LOST, queries of events after which every call says that it is gone. */
+static long told(const char *name, long otherwise)
+{
+	const char *text = getenv(name);
+	return text ? atol(text) : otherwise;
+}
+
+static long used, queries;
+
+static bool lost()
+{
+	static const long limit = told("CUDAEMU_LOST", 0);
+	return limit && ++queries > limit;
+}
+
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-	*count = 1;
-	return cudaSuccess;
+	*count = int(told("CUDAEMU_CARDS", 1));
+	return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int *version)
 {
-	*version = CUDART_VERSION;
+	*version = int(told("CUDAEMU_DRIVER", CUDART_VERSION));
 	return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int *version)
@@ -119,12 +135,14 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int room, int device)
 }
 cudaError_t cudaMemGetInfo(size_t *room, size_t *all)
 {
-	*room = *all = size_t(1) << 30;
+	*room = *all = size_t(told("CUDAEMU_MEMORY", 1l << 30));
+	*room -= size_t(used);
 	return cudaSuccess;
 }
 const char *cudaGetErrorString(cudaError_t e)
 {
-	return e == cudaErrorMemoryAllocation ? "out of memory" : "error of the emulator";
+	return e == cudaErrorMemoryAllocation ? "out of memory" : e == cudaErrorECCUncorrectable
+		? "uncorrectable ECC error encountered" : "error of the emulator";
 }
 const char *cudaGetErrorName(cudaError_t)
 {
@@ -136,6 +154,9 @@ cudaError_t cudaGetLastError(void)
 }
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
+	if (used + long(bytes) > told("CUDAEMU_MEMORY", 1l << 30))
+		return cudaErrorMemoryAllocation;
+	used += long(bytes);
 	memory_guard();
 	memory_open();
 	*p = emu_take(bytes);
@@ -234,6 +255,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 }
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
+	if (lost())
+		return cudaErrorECCUncorrectable;
 	pump();
 	return event->happened == event->recorded ? cudaSuccess : cudaErrorNotReady;
 }
