@@ -33,6 +33,48 @@ bool box_intersect(struct box *out, const struct box *a, const struct box *b)
 	return box_count(&c) > 0;
 }
 
+/* Elements begin … end of b, whose dimensions before d have one index: a part of a row, whole rows, a part of a row, and the
+ * same again inside the parts. */
+static int range(struct box *out, const struct box *b, int d, int64_t begin, int64_t end)
+{
+	int64_t row = 1;
+	struct box c = *b;
+	int n = 0;
+	if (begin >= end)
+		return 0;
+	for (int i = d + 1; i < b->dims; i++)
+		row *= b->end[i] - b->begin[i];
+	int64_t first = begin / row, last = (end - 1) / row; /* rows that have some of it */
+	int64_t whole_begin = (begin + row - 1) / row, whole_end = end / row;
+	if (first == last && whole_begin >= whole_end) {
+		c.begin[d] = b->begin[d] + first;
+		c.end[d] = c.begin[d] + 1;
+		return range(out, &c, d + 1, begin - first * row, end - first * row);
+	}
+	if (first < whole_begin) {
+		c.begin[d] = b->begin[d] + first;
+		c.end[d] = c.begin[d] + 1;
+		n += range(out + n, &c, d + 1, begin - first * row, row);
+	}
+	if (whole_begin < whole_end) {
+		c.begin[d] = b->begin[d] + whole_begin;
+		c.end[d] = b->begin[d] + whole_end;
+		out[n++] = c;
+	}
+	if (last >= whole_end) {
+		c.begin[d] = b->begin[d] + last;
+		c.end[d] = c.begin[d] + 1;
+		n += range(out + n, &c, d + 1, 0, end - last * row);
+	}
+	return n;
+}
+
+int box_range(struct box out[BOX_RANGE], const struct box *b, int64_t begin, int64_t end)
+{
+	check(begin >= 0 && end <= box_count(b));
+	return range(out, b, 0, begin, end);
+}
+
 /* Element offset of global position `at` within the dense array that holds b. */
 static int64_t offset_in(const struct box *b, const int64_t at[TENSOR_DIMS])
 {

@@ -23,6 +23,11 @@ int64_t box_count(const struct box *b); /* elements; 0 when empty */
 /* The common part; false (and *out empty) if there is none. Needs: equal dims. */
 bool box_intersect(struct box *out, const struct box *a, const struct box *b);
 
+/* Elements begin … end of the dense array that holds b, as boxes: as few as can be, one behind the other in that array.
+ * Returns how many; none of an empty range. */
+enum { BOX_RANGE = 2 * TENSOR_DIMS - 1 };
+int box_range(struct box out[BOX_RANGE], const struct box *b, int64_t begin, int64_t end);
+
 /* Copies the elements of `part` (inside both boxes) from a dense array that holds `from_box` to one that holds
  * `to_box`. size: bytes of an element. */
 void box_copy(void *to, const struct box *to_box, const void *from, const struct box *from_box,

@@ -29,6 +29,7 @@ struct parallel_settings {
 	int64_t chunks; /* of the model on a pipeline rank: chunk v of rank p is virtual stage v·pipeline + p */
 	enum pipeline_schedule schedule;
 	enum sequence_choice sequence;
+	bool shard_optimizer; /* its state is shared out over data ranks */
 	bool overlap; /* communication beside computing */
 	enum recompute_choice recompute;
 	const char *stages; /* "auto" or layers of each virtual stage: "9,10,10,9" */

@@ -173,6 +173,8 @@ static const char *without_effect(const struct config *c, const char *name)
 		return "optimizer.schedule = constant";
 	if (c->parallel.pipeline == 1 && strcmp(name, "parallel.schedule") == 0)
 		return "parallel.pipeline = 1";
+	if (c->parallel.data == 1 && strcmp(name, "parallel.shard_optimizer") == 0)
+		return "parallel.data = 1";
 	if (c->eval.every == 0 && strcmp(name, "eval.batches") == 0)
 		return "eval.every = 0";
 	if (c->eval.every == 0 && strcmp(name, "data.valid") == 0)

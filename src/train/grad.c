@@ -8,19 +8,21 @@
 void grad_build(struct grad *g, const struct grad_options *o, struct memory *memory)
 {
 	const struct param_table *t = o->params;
-	*g = (struct grad){.dev = o->dev, .groups = o->groups, .params = t, .rules = o->rules, .partial = o->partial,
-			   .overlap = o->overlap};
+	const struct slices *s = o->slices;
+	*g = (struct grad){.dev = o->dev, .groups = o->groups, .params = t, .slices = s, .rules = o->rules,
+			   .partial = o->partial, .overlap = o->overlap};
+	g->first_copy = comm_rank(o->groups->data) == 0;
 	g->vector = arena_1d(&memory->arena[MEMORY_COMMUNICATION], F64, TOTALS + (int64_t)t->count * t->tensor);
-	g->owned = calloc((size_t)t->count, sizeof *g->owned);
-	g->slots = calloc((size_t)t->count, sizeof *g->slots);
+	g->owned = calloc((size_t)s->pieces_count + 1, sizeof *g->owned);
+	g->slots = calloc((size_t)s->pieces_count + 1, sizeof *g->slots);
 	g->reduced = calloc((size_t)t->bucket_count, sizeof *g->reduced);
 	check(g->owned && g->slots && g->reduced);
-	for (int i = 0; i < t->count; i++) {
-		const struct param *p = &t->params[i];
-		if (!p->here || !p->owner || !o->first_copy)
+	for (int i = 0; i < s->pieces_count; i++) {
+		const struct param *p = s->pieces[i].param;
+		if (!p->owner || (s->count == 1 && !g->first_copy))
 			continue;
-		g->owned[g->count] = p->grad;
-		g->slots[g->count] = (int64_t)i * t->tensor + (p->split == PARAM_WHOLE ? 0 : t->tensor_rank);
+		g->owned[g->count] = slices_part(&s->pieces[i], slices_own(s, t->buckets[p->bucket].grads));
+		g->slots[g->count] = (p - t->params) * t->tensor + (p->split == PARAM_WHOLE ? 0 : t->tensor_rank);
 		g->count++;
 	}
 	if (o->ends && o->model->tied)
@@ -74,7 +76,10 @@ static void reduce_bucket(struct grad *g, int bucket)
 	if (is_tied(g, bucket))
 		sum_before(g, g->groups->ends, Q_PIPE, g->tied->grad, Q_DATA);
 	dev_wait(g->dev, Q_DATA, dev_mark(g->dev, Q_COMPUTE));
-	comm_all_reduce(g->groups->data, Q_DATA, b->grads);
+	if (g->slices->count > 1)
+		comm_reduce_scatter(g->groups->data, Q_DATA, slices_own(g->slices, b->grads), b->grads);
+	else
+		comm_all_reduce(g->groups->data, Q_DATA, b->grads);
 	if (!g->overlap)
 		dev_wait(g->dev, Q_COMPUTE, dev_mark(g->dev, Q_DATA));
 	g->reduced[bucket] = true;
@@ -88,9 +93,20 @@ void grad_final(struct grad *g, int bucket)
 		reduce_bucket(g, bucket);
 }
 
+/* Where data ranks share the pieces of a parameter out, their squares are added first, by an order that does not know how
+ * many stages there are. */
+static void sum_pieces(struct grad *g, struct tensor squares)
+{
+	if (g->slices->count == 1)
+		return;
+	sum(g, g->groups->data, Q_DATA, squares);
+	if (!g->first_copy)
+		dev_zero(g->dev, Q_COMPUTE, squares);
+}
+
 void grad_reduce(struct grad *g, bool stop)
 {
-	int64_t squares = g->vector.shape[0] - TOTALS;
+	struct tensor squares = part(g, TOTALS, g->vector.shape[0] - TOTALS);
 
 	log_phase("gradient reduction");
 	for (int i = 0; i < g->params->bucket_count; i++) {
@@ -102,14 +118,15 @@ void grad_reduce(struct grad *g, bool stop)
 
 	double asked = stop ? 1.0 : 0.0;
 	dev_write(g->dev, Q_COMPUTE, part(g, TOTAL_STOP, 1), &asked);
-	dev_zero(g->dev, Q_COMPUTE, part(g, TOTALS, squares));
+	dev_zero(g->dev, Q_COMPUTE, squares);
 	if (g->count > 0)
 		op_square_sums(g->dev, &(struct op_square_sums){
-			.sums = part(g, TOTALS, squares), .grads = g->owned, .slots = g->slots, .count = g->count,
+			.sums = squares, .grads = g->owned, .slots = g->slots, .count = g->count,
 		});
+	sum_pieces(g, squares);
 	sum(g, g->groups->world, Q_DATA, g->vector);
 	op_step_verdict(g->dev, &(struct op_step_verdict){
-		.totals = grad_totals(g), .sums = part(g, TOTALS, squares), .rules = g->rules,
+		.totals = grad_totals(g), .sums = squares, .rules = g->rules,
 	});
 	log_phase(NULL);
 }

@@ -3,17 +3,19 @@
  * Gradients are summed bucket by bucket (model/param.h), each as soon as the last micro-batch has made it final: with
  * sequence parallelism first the part of it that every tensor rank has whole is added over tensor ranks, each of which saw
  * a part of the rows; the tied embedding's two copies are added (first and last stage); then the bucket is summed over data
- * ranks in FP32. With overlap all of that goes on beside the rest of backward, without it computing waits each time: same
- * calls, same order, same bits.
+ * ranks in FP32: all of it on each of them, or of a sharded optimizer each one's slice alone. With overlap all of that goes
+ * on beside the rest of backward, without it computing waits each time: same calls, same order, same bits.
  *
- * Then each parameter's owner squares its part in FP64. One sum over the world carries loss, token count, a stop
- * request and all squares: every square has one contributor, so the sum is exact, and adding them in parameter-table order
- * gives a norm whose bits do not depend on the pipeline. A value that is not finite anywhere is seen by every rank alike. */
+ * Then each parameter's owner squares its part in FP64; slices of one parameter are added over data ranks. One sum over the
+ * world carries loss, token count, a stop request and all squares: every square has one contributor, so the sum is exact,
+ * and adding them in parameter-table order gives a norm whose bits do not depend on the pipeline. A value that is not finite
+ * anywhere is seen by every rank alike. */
 #ifndef MTRAIN_TRAIN_GRAD_H
 #define MTRAIN_TRAIN_GRAD_H
 
 #include "model/gpt.h"
 #include "par/groups.h"
+#include "train/slices.h"
 
 enum grad_total { TOTAL_LOSS, TOTAL_TOKENS, TOTAL_STOP, TOTALS };
 
@@ -21,13 +23,15 @@ struct grad {
 	struct device *dev;
 	const struct groups *groups;
 	const struct param_table *params;
+	const struct slices *slices;
 	const struct param *tied; /* this rank's copy of a token table that both ends hold; NULL: none */
 	bool partial;             /* gradients of whole parameters are partial sums over tensor ranks */
+	bool first_copy;          /* of the ranks that hold the same weights this one is the first */
 	bool overlap;
 	bool *reduced;            /* [buckets] in this step; the sums may still be on their way */
 	struct step_rules rules;
 	struct tensor vector;     /* F64 [TOTALS + params·tensor]: the totals, then a square sum for each share of each parameter */
-	struct tensor *owned;     /* gradients that this rank squares */
+	struct tensor *owned;     /* pieces of gradients that this rank squares */
 	int64_t *slots;           /* and their places behind the totals */
 	int64_t count;
 };
@@ -36,9 +40,9 @@ struct grad_options {
 	struct device *dev; /* NULL while measuring */
 	const struct groups *groups;
 	const struct param_table *params; /* as filled by gpt_build */
+	const struct slices *slices;
 	const struct model_settings *model;
 	struct step_rules rules;
-	bool first_copy; /* of the ranks that hold the same weights this one squares them: data rank 0 */
 	bool partial;    /* sequence parallelism is on */
 	bool ends;       /* the token table is on another stage too */
 	bool overlap;    /* computing goes on beside the sums */

@@ -71,6 +71,11 @@ static enum schedule_kind schedule_of(enum pipeline_schedule s)
 	return kinds[s];
 }
 
+static void bucket_use(void *run, int bucket)
+{
+	optim_use(&((struct run *)run)->optim, bucket);
+}
+
 static void bucket_final(void *run, int bucket)
 {
 	grad_final(&((struct run *)run)->grad, bucket);
@@ -82,16 +87,17 @@ static void build(struct run *r, struct device *dev)
 	const struct config *c = r->config;
 	const struct mesh *m = &r->mesh;
 	int stage = m->at[AXIS_PIPELINE], stages = m->size[AXIS_PIPELINE];
-	int tensor = m->size[AXIS_TENSOR], data_rank = m->at[AXIS_DATA];
+	int tensor = m->size[AXIS_TENSOR];
 	int chunks = (int)c->parallel.chunks;
 
 	struct step_options step = {
 		.pipe = r->groups.pipe, .schedule = schedule_of(c->parallel.schedule), .stage = stage, .stages = stages,
 		.chunks = chunks,
-		.data_rank = data_rank, .data_size = m->size[AXIS_DATA], .micros = r->micros,
+		.data_rank = m->at[AXIS_DATA], .data_size = m->size[AXIS_DATA], .micros = r->micros,
 	};
 	step_plan(&r->step, &step);
 	param_table_init(&r->params, &c->model, c->precision.compute, tensor, m->at[AXIS_TENSOR]);
+	r->params.slices = c->parallel.shard_optimizer ? comm_size(r->groups.data) : 1;
 	gpt_build(&r->gpt, &(struct gpt_options){
 		.model = &c->model, .params = &r->params, .dev = dev, .tensor = r->groups.tensor,
 		.tensor_size = tensor, .tensor_rank = m->at[AXIS_TENSOR], .stage = stage, .stages = stages,
@@ -99,15 +105,19 @@ static void build(struct run *r, struct device *dev)
 		.sequence = sequence_on(c, tensor), .overlap = c->parallel.overlap,
 		.seed = (uint64_t)c->run.seed, .kept = r->kept, .slots = r->step.train.slots,
 		.inputs = r->step.train.inputs, .waits = r->step.waits,
-		.watch = {.context = r, .final = bucket_final},
+		.watch = {.context = r, .use = bucket_use, .final = bucket_final},
 	}, &r->memory);
+	slices_init(&r->slices, &r->params, r->params.slices > 1 ? comm_rank(r->groups.data) : 0);
 	step_build(&r->step, &r->gpt, &r->memory);
 	grad_build(&r->grad, &(struct grad_options){
-		.dev = dev, .groups = &r->groups, .params = &r->params, .model = &c->model, .rules = r->rules,
-		.first_copy = data_rank == 0, .partial = sequence_on(c, tensor), .ends = r->groups.ends != NULL,
+		.dev = dev, .groups = &r->groups, .params = &r->params, .slices = &r->slices, .model = &c->model,
+		.rules = r->rules, .partial = sequence_on(c, tensor), .ends = r->groups.ends != NULL,
 		.overlap = c->parallel.overlap,
 	}, &r->memory);
-	optim_build(&r->optim, dev, &r->params, &r->rules, &r->memory);
+	optim_build(&r->optim, &(struct optim_options){
+		.dev = dev, .params = &r->params, .slices = &r->slices, .data = r->groups.data, .rules = r->rules,
+		.overlap = c->parallel.overlap,
+	}, &r->memory);
 }
 
 static void take_apart(struct run *r)
@@ -115,6 +125,7 @@ static void take_apart(struct run *r)
 	optim_finish(&r->optim);
 	grad_finish(&r->grad);
 	step_finish(&r->step);
+	slices_finish(&r->slices);
 	gpt_finish(&r->gpt);
 	param_table_finish(&r->params);
 }
@@ -168,13 +179,15 @@ bool run_open(struct run *r, const struct config *config, const struct mesh *mes
 	}
 	build(r, dev);
 	state_init(&r->state);
-	optim_add_state(&r->optim, &r->state, mesh->at[AXIS_DATA] == 0);
+	optim_add_state(&r->optim, &r->state);
 	return true;
 }
 
 void run_close(struct run *r)
 {
 	state_finish(&r->state);
+	for (int q = 0; r->memory.dev && q < QUEUES; q++) /* weights may still be on their way */
+		dev_finish(r->dev, dev_mark(r->dev, (enum queue)q));
 	if (r->params.params)
 		take_apart(r);
 	memory_close(&r->memory);
@@ -200,6 +213,7 @@ void run_compare_ends(struct run *r)
 	size_t bytes = tensor_bytes(tied->weight);
 	void *copy = malloc(bytes);
 	check(copy);
+	optim_use_all(&r->optim);
 	dev_read(r->dev, Q_COMPUTE, copy, tied->weight);
 	dev_finish(r->dev, dev_mark(r->dev, Q_COMPUTE));
 	XXH64_hash_t mine = XXH3_64bits(copy, bytes), both[2];

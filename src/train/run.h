@@ -1,6 +1,6 @@
 /* run.h: everything that one rank of a run is made of, put together in order and taken apart again.
  *
- *   config → mesh → groups → memory measured → memory taken → stage, step, gradients, optimizer → state
+ *   config → mesh → groups → memory measured → memory taken → stage, slices, step, gradients, optimizer → state
  *
  * The build code runs twice over the same arenas (dev/memory.h). A run owns all of it but the device, the world and
  * the config, and its parts point to each other: it stays where it was opened. The loop that drives it is train.h's; commands that only look at a model build one on a mesh of one. */
@@ -22,6 +22,7 @@ struct run {
 	struct memory memory;
 	struct param_table params;
 	struct gpt gpt;
+	struct slices slices;
 	struct step step;
 	struct grad grad;
 	struct optim optim;

@@ -70,6 +70,8 @@ const struct setting setting_table[] = {
 	{"parallel", "sequence", SETTING_CHOICE, AT(parallel.sequence), "auto",
 	 .choices = CHOICES({"auto", SEQUENCE_AUTO}, {"true", SEQUENCE_ON}, {"false", SEQUENCE_OFF}),
 	 .help = "tensor ranks share norms, dropout and residuals by tokens; auto: where they divide"},
+	{"parallel", "shard_optimizer", SETTING_BOOL, AT(parallel.shard_optimizer), "true",
+	 .help = "master weights and moments shared out over data ranks"},
 	{"parallel", "overlap", SETTING_BOOL, AT(parallel.overlap), "true",
 	 .help = "communication beside computing; off waits for each call at once and gives the same bits"},
 	{"parallel", "recompute", SETTING_CHOICE, AT(parallel.recompute), "none",

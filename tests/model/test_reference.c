@@ -39,6 +39,7 @@ struct rig {
 	struct param_table params;
 	struct memory memory;
 	struct gpt gpt;
+	struct slices slices;
 	struct optim optim;
 	struct tensor totals, d, sums;
 };
@@ -50,7 +51,9 @@ static void build(struct rig *r, struct device *dev)
 		.model = &settings, .params = &r->params, .dev = dev, .tensor_size = 1, .stages = 1, .chunks = 1,
 		.layers_of = &settings.layers, .batch = B, .slots = 1, .inputs = 1,
 	}, &r->memory);
-	optim_build(&r->optim, dev, &r->params, &rules, &r->memory);
+	slices_init(&r->slices, &r->params, 0);
+	optim_build(&r->optim, &(struct optim_options){.dev = dev, .params = &r->params, .slices = &r->slices, .rules = rules},
+		    &r->memory);
 	r->d = env_rows(&r->gpt.env, &r->memory, MEMORY_COMMUNICATION, C);
 	r->totals = arena_1d(&r->memory.arena[MEMORY_COMMUNICATION], F64, 2);
 	r->sums = arena_1d(&r->memory.arena[MEMORY_COMMUNICATION], F64, r->params.count);
@@ -59,6 +62,7 @@ static void build(struct rig *r, struct device *dev)
 static void take_apart(struct rig *r)
 {
 	optim_finish(&r->optim);
+	slices_finish(&r->slices);
 	gpt_finish(&r->gpt);
 	param_table_finish(&r->params);
 }

@@ -95,8 +95,8 @@ def compare(r, name, s, ranks, straight, exact):
     r.expect("resume" in events, name + ": the resume is an event")
 
 
-def kill_and_resume(r, name, compute, place, back, exact, **more):
-    """Kills a run after a checkpoint, resumes it on the layout `back`."""
+def kill_and_resume(r, name, compute, place, back, exact, then=None, **more):
+    """Kills a run after a checkpoint, resumes it on the layout `back`, with the settings `then` in place of its own."""
     straight = s, ranks = layout(settings(r, name, precision__compute=compute, run__steps=ENDLESS, **more), *place)
     path = r.ini(name, s)
     p = r.start(ranks, ["--config", path])
@@ -108,7 +108,7 @@ def kill_and_resume(r, name, compute, place, back, exact, **more):
             pass
     p.communicate(timeout=60)
     r.expect(p.returncode != 0, name + ": a killed job does not end well")
-    compare(r, name, *layout(s, *back), straight, exact)
+    compare(r, name, *layout(dict(s, **(then or {})), *back), straight, exact)
 
 
 def kills(r):
@@ -117,6 +117,9 @@ def kills(r):
     kill_and_resume(r, "moved-fp32", "fp32", (2, 1, 2), (1, 2, 2), False)
     kill_and_resume(r, "alone-fp32", "fp32", (2, 1, 2), (1, 1, 1), False)
     kill_and_resume(r, "swiglu-fp32", "fp32", (1, 2, 1), (1, 1, 2), False, model__activation="swiglu", model__norm="rmsnorm")
+    kill_and_resume(r, "sharded-then-whole", "fp32", (2, 2, 1), (2, 1, 2), False, {"parallel.shard_optimizer": False})
+    kill_and_resume(r, "whole-then-sharded", "fp32", (2, 1, 1), (4, 1, 1), False, {"parallel.shard_optimizer": True},
+                    parallel__shard_optimizer=False)
 
 
 def signals(r):

@@ -3,7 +3,7 @@
  *
  * Overflow: one forced at steps 0, 1 and n skips exactly that step on every rank. The run is compared with
  * one that never sees that step's samples: the weights that follow are the same bits.
- * Count: collectives and bytes of a step, slots, bytes of activations. */
+ * Count: collectives and bytes of a step, slots, bytes of arenas. */
 #include "../launch/job.h"
 #include "base/rng.h"
 #include "train/run.h"
@@ -64,6 +64,8 @@ static void one_step(struct run *r, struct scalars *s, double totals[TOTALS])
 static uint64_t state_hash(const struct run *r)
 {
 	XXH64_hash_t h = 0;
+	for (int q = 0; q < QUEUES; q++) /* weights may still be on their way */
+		dev_finish(r->dev, dev_mark(r->dev, (enum queue)q));
 	for (int i = 0; i < r->state.count; i++)
 		h = XXH3_64bits_withSeed(r->state.entries[i].local.data, tensor_bytes(r->state.entries[i].local), h);
 	for (int i = 0; i < r->params.count; i++)
@@ -170,8 +172,9 @@ static int64_t layer_whole(const struct run *run)
 static int64_t layer_shared(const struct run *run)
 {
 	const struct model_settings *m = &run->config->model;
-	int64_t C = m->hidden, F = m->ffn, t = run->gpt.env.tensor_size;
-	return padded(3 * C * C / t) + padded(3 * C / t) + padded(C * C / t) + 2 * padded(F * C / t) + padded(F / t);
+	int64_t C = m->hidden, F = m->ffn, t = run->gpt.env.tensor_size, gates = m->activation == ACTIVATION_SWIGLU;
+	int64_t up = (1 + gates) * F / t; /* outputs */
+	return padded(3 * C * C / t) + padded(3 * C / t) + padded(C * C / t) + padded(up * C) + padded(up) + padded(F * C / t);
 }
 
 static int64_t position(const struct run *run)
@@ -185,12 +188,21 @@ static int64_t token(const struct run *run)
 	return param_padded_vocab(run->config->model.vocab, (int)t) / t * run->config->model.hidden;
 }
 
+/* A bucket of so many elements can be cut into slices of whole multiples of 128. */
+static int64_t bucket(const struct run *run, int64_t elements)
+{
+	int64_t multiple = (int64_t)PARAM_ALIGN * run->slices.count;
+	return (elements + multiple - 1) / multiple * multiple;
+}
+
 /* Parameters on this rank; a tied head on another rank than the embedding is one too. */
 static int64_t parameters(const struct run *run)
 {
-	bool head = run->gpt.last && (!run->config->model.tied || !run->gpt.first);
-	return run->gpt.layers * (layer_whole(run) + layer_shared(run)) + run->gpt.first * (position(run) + token(run)) +
-	       run->gpt.last * norm(run) + head * token(run);
+	bool tied = run->config->model.tied, first = run->gpt.first, last = run->gpt.last;
+	return run->gpt.layers * bucket(run, layer_whole(run) + layer_shared(run)) +
+	       (first ? bucket(run, position(run) + token(run)) : 0) +
+	       (last ? bucket(run, norm(run) + (tied ? 0 : token(run))) : 0) +
+	       (last && tied && !first ? bucket(run, token(run)) : 0);
 }
 
 /* The head has a bucket of its own where it is tied to the embedding of another rank. */
@@ -293,16 +305,33 @@ static int64_t activations(const struct run *run)
 	       waits(run) * largest * left_out;
 }
 
-/* Each gradient of d data ranks is added once a step, bucket by bucket. In a ring an all-reduce of n bytes takes
- * 2n(d − 1)/d from each rank: 8P(d − 1)/d for P parameters. */
+/* Bytes that a rank sends for a call on n bytes in a ring of d, which is the least there can be: an all-reduce 2n(d − 1)/d,
+ * a reduce-scatter and a gather n(d − 1)/d. For P parameters in FP16: 8P(d − 1)/d, and with a sharded optimizer 6P(d − 1)/d,
+ * where besides the squares of the pieces are added. */
 static void count_data(const struct run *run, const struct comm_count *before, const struct comm_count *after)
 {
-	int64_t P = parameters(run), d = comm_size(run->groups.data);
-	expect_count("data all-reduces", after->calls[COMM_ALL_REDUCE] - before->calls[COMM_ALL_REDUCE], buckets(run));
-	expect_count("bytes in a ring", 2 * (after->bytes[COMM_ALL_REDUCE] - before->bytes[COMM_ALL_REDUCE]) * (d - 1) / d,
-		     8 * P * (d - 1) / d);
-	for (int i = COMM_ALL_REDUCE + 1; i < COMM_CALLS; i++)
-		expect_count("other data calls", after->calls[i] - before->calls[i], 0);
+	int64_t P = parameters(run), d = comm_size(run->groups.data), n = buckets(run), sent = 0;
+	bool sharded = run->config->parallel.shard_optimizer;
+	int64_t want[COMM_CALLS] = {
+		[COMM_ALL_REDUCE] = sharded ? 1 : n, [COMM_REDUCE_SCATTER] = sharded ? n : 0,
+		[COMM_ALL_GATHER] = sharded ? n : 0,
+	};
+	for (int i = 0; i < COMM_CALLS; i++) {
+		expect_count("data calls", after->calls[i] - before->calls[i], want[i]);
+		sent += (i == COMM_ALL_REDUCE ? 2 : 1) * (after->bytes[i] - before->bytes[i]) * (d - 1) / d;
+	}
+	int64_t squares = sharded ? 8 * (int64_t)run->params.count * run->params.tensor : 0;
+	expect_count("bytes sent to data ranks", sent, ((sharded ? 6 : 8) * P + 2 * squares) * (d - 1) / d);
+}
+
+/* 2 + 4 + 12/d bytes a parameter. */
+static void count_memory(const struct run *run)
+{
+	const struct arena *a = run->memory.arena;
+	int64_t P = parameters(run), d = run->config->parallel.shard_optimizer ? comm_size(run->groups.data) : 1;
+	expect_count("bytes of weights", (int64_t)a[MEMORY_WEIGHTS].used, 2 * P);
+	expect_count("bytes of gradients", (int64_t)a[MEMORY_GRADIENTS].used, 4 * P);
+	expect_count("bytes of the optimizer", (int64_t)a[MEMORY_OPTIMIZER].used, 12 * P / d);
 }
 
 /* Between virtual stages an activation and a gradient for each
@@ -326,6 +355,7 @@ static void count(struct rig *r)
 	if (comm_size(run->groups.pipe) > 1)
 		expect_count("pipeline bytes", after.bytes[COMM_EXCHANGE] - pipe.bytes[COMM_EXCHANGE],
 			     micros * rows * 2 * (2 * run->gpt.chunk_count - run->gpt.first - run->gpt.last));
+	count_memory(run);
 	expect_count("slots", run->gpt.slot_count, slots(run));
 	expect_count("bytes of activations", (int64_t)run->memory.arena[MEMORY_ACTIVATIONS].used, activations(run));
 }

@@ -142,12 +142,68 @@ static void test_runs(void **state)
 	}
 }
 
+/* Whether elements begin … end of b are a box: theirs, where as many lie between their least and largest positions. */
+static bool is_box(const struct box *b, int64_t begin, int64_t end, struct box *out)
+{
+	struct box around = *b;
+	int64_t at[TENSOR_DIMS];
+	memcpy(at, b->begin, sizeof at);
+	for (int64_t i = 0; i < end; i++, next(b, at))
+		for (int d = 0; d < b->dims && i >= begin; d++) {
+			around.begin[d] = i == begin || at[d] < around.begin[d] ? at[d] : around.begin[d];
+			around.end[d] = i == begin || at[d] + 1 > around.end[d] ? at[d] + 1 : around.end[d];
+		}
+	*out = around;
+	return box_count(&around) == end - begin;
+}
+
+/* All ranges of all boxes: each part is the box of the elements that it stands for, one behind the other, and no cut into
+ * boxes has fewer. */
+static void test_range(void **state)
+{
+	const struct box of[] = {
+		make(1, AT(2), AT(9)), make(2, AT(1, 2), AT(5, 5)), make(2, AT(0, 0), AT(1, 6)), make(2, AT(3, 1), AT(8, 2)),
+		make(3, AT(1, 0, 2), AT(4, 2, 5)), make(3, AT(0, 4, 1), AT(3, 5, 4)), make(4, AT(1, 2, 0, 3), AT(3, 5, 2, 5)),
+		make(4, AT(0, 0, 0, 0), AT(2, 1, 2, 3)), make(4, AT(0, 1, 0, 1), AT(3, 3, 2, 3)),
+	};
+	enum { MOST = 24 };
+	int longest = 0;
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+		const struct box *b = &of[i];
+		int64_t count = box_count(b);
+		assert_true(count <= MOST);
+		for (int64_t begin = 0; begin <= count; begin++) {
+			int fewest[MOST + 1] = {0}; /* for the range from begin on to here */
+			for (int64_t end = begin; end <= count; end++) {
+				struct box parts[BOX_RANGE], right;
+				int n = box_range(parts, b, begin, end);
+				fewest[end] = end > begin ? MOST : 0;
+				for (int64_t cut = begin; cut < end; cut++)
+					if (is_box(b, cut, end, &right) && fewest[cut] + 1 < fewest[end])
+						fewest[end] = fewest[cut] + 1;
+				assert_int_equal(n, fewest[end]);
+				assert_true(n <= 2 * b->dims - 1);
+				int64_t at = begin;
+				for (int k = 0; k < n; k++) {
+					assert_true(is_box(b, at, at + box_count(&parts[k]), &right));
+					assert_memory_equal(&parts[k], &right, sizeof right);
+					at += box_count(&parts[k]);
+				}
+				assert_int_equal(at, end);
+				longest = n > longest ? n : longest;
+			}
+		}
+	}
+	assert_int_equal(longest, BOX_RANGE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_whole_and_intersect),
 		cmocka_unit_test(test_copy),
 		cmocka_unit_test(test_runs),
+		cmocka_unit_test(test_range),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
