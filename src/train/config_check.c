@@ -61,6 +61,9 @@ static bool check_model(const struct config *c, struct error *e)
 	const struct model_settings *m = &c->model;
 	if (m->head_size == 0 && m->hidden > 0 && m->heads > 0)
 		return multiple(c, "model.hidden", m->hidden, "model.heads", m->heads, e);
+	if (m->head_size > HEAD_SIZE_MAX)
+		return wrong(c, e, "model.head_size = %lld is above the %d that attention can do: more model.heads, or a smaller "
+			     "model.head_size, would be right", (long long)m->head_size, HEAD_SIZE_MAX);
 	return multiple(c, "model.heads", m->heads, "model.kv_heads", m->kv_heads, e) &&
 	       cut(c, "model.heads", m->heads, e) && cut(c, "model.kv_heads", m->kv_heads, e) &&
 	       cut(c, "model.ffn", m->ffn, e);

@@ -285,6 +285,8 @@ static void test_check(void **state)
 		{WHOLE "[parallel]\ntensor = 2\n", "model.ffn=383", "model.ffn = 383 cannot be split"},
 		{WHOLE, "model.kv_heads=4", "model.heads = 6 is not divisible by model.kv_heads = 4: 4 or 8 would be"},
 		{WHOLE, "model.hidden=100", "model.hidden = 100 is not divisible by model.heads = 6: 96 or 102 would be"},
+		{WHOLE, "model.hidden=1542", "model.head_size = 257 is above the 256 that attention can do"},
+		{WHOLE, "model.head_size=257", "model.head_size = 257 is above the 256 that attention can do"},
 		{WHOLE, "batch.global=15", "batch.global = 15 is not divisible by batch.micro = 2: 14 or 16 would be"},
 		{WHOLE, "batch.global=1", "batch.global = 1 is not divisible by batch.micro = 2: 2 would be"},
 		{WHOLE, "parallel.data=3", "batch.global = 16 is not divisible by batch.micro (2) times the data ranks (3) = 6: 12 or "
