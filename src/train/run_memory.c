@@ -1,6 +1,7 @@
 #include "model/recompute.h"
 #include "train/run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -32,16 +33,19 @@ void run_fit_memory(struct run *r)
 }
 
 /* What would need less, of what is not yet done. */
-static const char *less(const struct run *r)
+enum { LESS_ROOM = 192 };
+static const char *less(char buf[LESS_ROOM], const struct run *r)
 {
-	return r->config->parallel.recompute >= RECOMPUTE_FULL
-		? "more tensor or pipeline ranks or a smaller batch.micro need less"
-		: "parallel.recompute = full, more tensor or pipeline ranks or a smaller batch.micro need less";
+	const struct parallel_settings *p = &r->config->parallel;
+	snprintf(buf, LESS_ROOM, "%s%smore %stensor or pipeline ranks or a smaller batch.micro need less",
+		 !p->shard_optimizer && comm_size(r->groups.data) > 1 ? "parallel.shard_optimizer = true, " : "",
+		 p->recompute < RECOMPUTE_FULL ? "parallel.recompute = full, " : "", p->shard_optimizer ? "data, " : "");
+	return buf;
 }
 
 bool run_check_memory(const struct run *r, struct error *e)
 {
-	char list[MEMORY_LIST], limit[32], need[32], workspace[32];
+	char list[MEMORY_LIST], limit[32], need[32], workspace[32], other[LESS_ROOM];
 	size_t most = (size_t)r->config->device.memory, room = dev_room(r->dev);
 	bool set = most > 0 && (room == 0 || most < room);
 	if (!set)
@@ -55,7 +59,7 @@ bool run_check_memory(const struct run *r, struct error *e)
 	const char *even = r->config->parallel.recompute >= RECOMPUTE_FULL ? " even with parallel.recompute = full" : "";
 	if (set)
 		return error_set(e, CODE_USAGE, "device.memory = %s is too little: rank %d needs %s%s (%s, workspace %s); %s", limit,
-				 log_rank(), need, even, list, workspace, less(r));
+				 log_rank(), need, even, list, workspace, less(other, r));
 	return error_set(e, CODE_MACHINE, "%s has %s free, too little: rank %d needs %s%s (%s, workspace %s); %s", dev_name(r->dev),
-			 limit, log_rank(), need, even, list, workspace, less(r));
+			 limit, log_rank(), need, even, list, workspace, less(other, r));
 }

@@ -111,15 +111,31 @@ def kill_and_resume(r, name, compute, place, back, exact, then=None, **more):
     compare(r, name, *layout(dict(s, **(then or {})), *back), straight, exact)
 
 
+def inspected(r, path):
+    """inspect names every tensor of a sharded checkpoint, whole and valid; some of them lie in several files."""
+    code, out, err, _ = r.run(1, ["inspect", path, "--json"])
+    r.expect(code == 0, "inspect reads %s %s" % (path, err))
+    seen = json.loads(out)
+    names = [t["name"] for t in seen["tensors"]]
+    r.expect(len(names) == len(set(names)) and len(names) == 3 * (2 + 4 * 12 + 2), "inspect names %d tensors" % len(names))
+    r.expect(len(seen["files"]) == 4 and all(f["valid"] for f in seen["files"]), "each rank wrote a file")
+    r.expect(max(t["pieces"] for t in seen["tensors"]) > 1, "tensors are in pieces")
+
+
 def kills(r):
     kill_and_resume(r, "killed-fp16", "fp16", (2, 1, 2), (2, 1, 2), True)
     kill_and_resume(r, "killed-fp32", "fp32", (2, 1, 2), (2, 1, 2), True)
+    kill_and_resume(r, "swiglu-fp32", "fp32", (1, 2, 1), (1, 1, 2), False, model__activation="swiglu", model__norm="rmsnorm")
+
+
+def moves(r):
+    """Killed on one mesh, resumed on another, or with another way to keep the optimizer's state."""
     kill_and_resume(r, "moved-fp32", "fp32", (2, 1, 2), (1, 2, 2), False)
     kill_and_resume(r, "alone-fp32", "fp32", (2, 1, 2), (1, 1, 1), False)
-    kill_and_resume(r, "swiglu-fp32", "fp32", (1, 2, 1), (1, 1, 2), False, model__activation="swiglu", model__norm="rmsnorm")
     kill_and_resume(r, "sharded-then-whole", "fp32", (2, 2, 1), (2, 1, 2), False, {"parallel.shard_optimizer": False})
     kill_and_resume(r, "whole-then-sharded", "fp32", (2, 1, 1), (4, 1, 1), False, {"parallel.shard_optimizer": True},
                     parallel__shard_optimizer=False)
+    inspected(r, newest(r.path("runs", "whole-then-sharded"))[0])
 
 
 def signals(r):
@@ -194,7 +210,7 @@ def main():
     r = rig.Rig(sys.argv[1])
     rig.write_shard(r.path("tokens"), rig.text_like(257, 6000))
     rig.write_shard(r.path("more"), rig.text_like(257, 3000, seed=2))
-    {"kills": kills, "signals": signals, "losses": losses, "limits": limits, "rotation": rotation}[sys.argv[2]](r)
+    {"kills": kills, "moves": moves, "signals": signals, "losses": losses, "limits": limits, "rotation": rotation}[sys.argv[2]](r)
     r.finish()
 
 
