@@ -129,6 +129,41 @@ void kernel_convert(const struct kernel_place *k, const struct op_convert *a)
 						static_cast<const T *>(a->from.data), count));
 }
 
+/* Where the copied heads of a KV group are: the first element, and elements from a group to the next. */
+struct heads_place {
+	int64_t first, group;
+};
+
+/* A thread takes EACH elements of the `count` that are copied in each of the groups. */
+template <typename TO, typename T>
+__global__ void __launch_bounds__(THREADS)
+	heads_copy_kernel(TO *to, const T *from, heads_place there, heads_place here, int64_t groups, int64_t count, bool whole)
+{
+	int64_t pieces = (count + EACH - 1) / EACH, i = (int64_t)blockIdx.x * THREADS + threadIdx.x, g = i / pieces;
+	if (g >= groups)
+		return;
+	int64_t c = i % pieces * EACH, left = count - c;
+	float v[EACH];
+	load_each(v, from + g * here.group + here.first + c, left, whole);
+	store_each(to + g * there.group + there.first + c, v, left, whole);
+}
+
+template <typename TO> static void heads_copy(const struct kernel_place *k, const struct op_heads_copy *a)
+{
+	int64_t D = a->to.shape[3], groups = a->to.shape[0] * a->to.shape[1], count = a->count * D;
+	heads_place there = {a->to_first * D, a->to.shape[2] * D}, here = {a->from_first * D, a->from.shape[2] * D};
+	bool whole = D % EACH == 0 && aligned({a->to.data, a->from.data});
+	WITH_TYPE(a->from.dtype,
+		  LAUNCH((heads_copy_kernel<TO, T>), (unsigned)divide_up(groups * divide_up(count, EACH), THREADS), THREADS, 0,
+			 k->stream, static_cast<TO *>(a->to.data), static_cast<const T *>(a->from.data), there, here, groups, count,
+			 whole));
+}
+
+void kernel_heads_copy(const struct kernel_place *k, const struct op_heads_copy *a)
+{
+	WITH_TYPE(a->to.dtype, heads_copy<T>(k, a));
+}
+
 __device__ inline float gelu(float x, bool erf_form)
 {
 	if (erf_form)

@@ -42,7 +42,8 @@ size_t kernel_workspace(const struct dev_limits *limits);
 	X(residual_forward) X(norm_backward) X(residual_backward) X(gelu_forward) X(bias_backward)          \
 	X(swiglu_forward) X(swiglu_backward)                                                                \
 	X(attention_forward)                                                                                \
-	X(attention_backward) X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add)           \
+	X(attention_backward) X(attention_part_forward) X(attention_part_backward) X(attention_delta)       \
+	X(heads_copy) X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add)           \
 	X(convert) X(square_sums) X(step_verdict) X(adamw)
 #define KERNEL_DECLARE(name) void kernel_##name(const struct kernel_place *k, const struct op_##name *a);
 KERNELS(KERNEL_DECLARE)

@@ -106,14 +106,34 @@ __device__ inline void tile_store(T *to, int token, int first, int T_, T *tile, 
 	}
 }
 
+/* Adds 16 rows of C fragments times a factor to rows `first`… of sums in device memory. */
+template <int D>
+__device__ inline void tile_add(float *to, int token, int first, int T_, const float (&c)[D / 8][4], float factor)
+{
+	int lane = (int)threadIdx.x % 32;
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		int t = first + lane / 4 + 8 * half;
+		if (t >= T_)
+			continue;
+		float *row = to + (int64_t)t * token + lane % 4 * 2;
+#pragma unroll
+		for (int n = 0; n < D / 8; n++) {
+			float2 sum = read_8(row + 8 * n);
+			write_8(row + 8 * n, make_float2(sum.x + c[n][2 * half] * factor, sum.y + c[n][2 * half + 1] * factor));
+		}
+	}
+}
+
 /* Which of a C fragment's four scores are kept (bit r for c[r]). Queries are rows: c[0], c[1] have query t and keys u, u + 1,
  * c[2], c[3] query t + 8; u is even. Two neighbouring lanes share the draws of both rows. */
+template <bool PART>
 __device__ inline uint32_t kept_bits(const attention_shape &s, const head_place &p, int t, int u)
 {
 	const drop &d = s.dropout;
-	int64_t upper = p.element + (int64_t)t * s.T + u, lower = upper + 8 * (int64_t)s.T;
+	int64_t upper = mask_at<PART>(s, p, t, u), lower = mask_at<PART>(s, p, t + 8, u);
 	uint32_t w[4];
-	if (s.T % 4 == 0) {
+	if (s.whole_draws) {
 		bool odd = threadIdx.x % 2;
 		struct philox own = rng_dropout(d.seed, (uint64_t)(odd ? lower : upper) / 4, p.sample, d.site);
 		uint32_t a = __shfl_xor_sync(FULL_WARP, odd ? own.word[0] : own.word[2], 1);
@@ -124,7 +144,7 @@ __device__ inline uint32_t kept_bits(const attention_shape &s, const head_place 
 		w[3] = odd ? own.word[3] : b;
 	} else {
 		for (int r = 0; r < 4; r++) {
-			int64_t e = (r < 2 ? upper : lower) + r % 2;
+			int64_t e = mask_at<PART>(s, p, r < 2 ? t : t + 8, u + r % 2);
 			w[r] = drop_word(rng_dropout(d.seed, (uint64_t)e / 4, p.sample, d.site), (int)(e % 4));
 		}
 	}
@@ -137,14 +157,14 @@ __device__ inline uint32_t kept_bits(const attention_shape &s, const head_place 
 
 /* The same where keys are rows: c[0], c[1] have key u and queries t, t + 1, c[2], c[3] key u + 8. The four lanes of four
  * neighbouring keys draw for one of the four scores each and hand the words round. */
+template <bool PART>
 __device__ inline uint32_t kept_bits_transposed(const attention_shape &s, const head_place &p, int t, int u)
 {
 	const drop &d = s.dropout;
-	int64_t at = p.element + (int64_t)t * s.T + u;
 	uint32_t bits = 0;
-	if (s.T % 4 == 0) {
+	if (s.whole_draws) {
 		int lane = (int)threadIdx.x % 32, own = lane / 4 % 4; /* = u % 4 */
-		int64_t mine = at + (own & 1) * (int64_t)s.T + (own & 2) * 4;
+		int64_t mine = mask_at<PART>(s, p, t + (own & 1), u + (own & 2) * 4);
 		struct philox w = rng_dropout(d.seed, (uint64_t)mine / 4, p.sample, d.site);
 #pragma unroll
 		for (int turn = 0; turn < 4; turn++) {
@@ -155,7 +175,7 @@ __device__ inline uint32_t kept_bits_transposed(const attention_shape &s, const 
 		return bits;
 	}
 	for (int r = 0; r < 4; r++) {
-		int64_t e = at + (r & 1) * (int64_t)s.T + (r & 2) * 4;
+		int64_t e = mask_at<PART>(s, p, t + (r & 1), u + (r & 2) * 4);
 		bits |= (drop_word(rng_dropout(d.seed, (uint64_t)e / 4, p.sample, d.site), (int)(e % 4)) >= d.threshold ? 1u : 0u)
 			<< r;
 	}

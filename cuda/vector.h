@@ -106,6 +106,19 @@ __device__ inline void write_16(void *p, uint4 v)
 	*static_cast<uint4 *>(p) = v;
 }
 
+/* Two neighbouring sums. */
+__device__ inline float2 read_8(const float *p)
+{
+	TOUCH(p, 8, false);
+	return *reinterpret_cast<const float2 *>(p);
+}
+
+__device__ inline void write_8(float *p, float2 v)
+{
+	TOUCH(p, 8, true);
+	*reinterpret_cast<float2 *>(p) = v;
+}
+
 /* A piece as it lies in memory, for kernels that need it twice. */
 template <typename T> __device__ inline uint4 load_raw(const T *p, int64_t count, bool whole)
 {

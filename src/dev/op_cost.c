@@ -119,6 +119,49 @@ struct op_cost op_cost_attention_backward(const struct op_attention_backward *a)
 	};
 }
 
+/* Pairs of a query and a key that it sees, in all heads and samples, by 2·D. */
+static double part_product(struct tensor qkv, const struct span *queries, const struct span *keys)
+{
+	double pairs = 0, samples = (double)(qkv.shape[0] / queries->length);
+	for (int64_t t = 0; t < queries->length; t++)
+		pairs += (double)span_before(keys, span_place(queries, t) + 1);
+	/* A query and its own key are half a pair, as T²/2 counts them. */
+	if (queries->first == keys->first && queries->jump == keys->jump)
+		pairs -= 0.5 * (double)queries->length;
+	return 2 * pairs * samples * (double)(qkv.shape[1] * (qkv.shape[2] - 2) * qkv.shape[3]);
+}
+
+struct op_cost op_cost_attention_part_forward(const struct op_attention_part_forward *a)
+{
+	double queries = BYTES(a->qkv) / (double)a->qkv.shape[2] * (double)(a->qkv.shape[2] - 2);
+	return (struct op_cost){
+		.flops = 2 * part_product(a->qkv, &a->dropout.span, &a->keys),
+		.bytes = queries + BYTES(a->kv) + (a->fresh ? 1 : 2) * BYTES(a->sum, a->lse),
+	};
+}
+
+struct op_cost op_cost_attention_part_backward(const struct op_attention_part_backward *a)
+{
+	double queries = BYTES(a->qkv) / (double)a->qkv.shape[2] * (double)(a->qkv.shape[2] - 2);
+	double product = part_product(a->qkv, &a->dropout.span, &a->keys);
+	return (struct op_cost){
+		.flops = 5 * product,
+		.again = product,
+		.bytes = queries + BYTES(a->kv, a->delta, a->dout, a->lse) + 2 * BYTES(a->dq, a->dkv),
+	};
+}
+
+struct op_cost op_cost_attention_delta(const struct op_attention_delta *a)
+{
+	return moved(BYTES(a->delta, a->dout, a->out));
+}
+
+struct op_cost op_cost_heads_copy(const struct op_heads_copy *a)
+{
+	double heads = (double)(a->to.shape[0] * a->to.shape[1] * a->count * a->to.shape[3]);
+	return moved(heads * (double)(dtype_size(a->to.dtype) + dtype_size(a->from.dtype)));
+}
+
 struct op_cost op_cost_loss_stats(const struct op_loss_stats *a)
 {
 	return moved(BYTES(a->stats, a->logits, a->targets));

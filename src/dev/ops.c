@@ -1,122 +1,10 @@
 /* The thin layer between the model and a backend's ops: every call is checked against the book of ops, so that a
  * backend may rely on it. What is wrong here is wrong code: the run ends, with the op and the tensor named. */
-#include "dev/ops.h"
-
-#include <stdio.h>
-
-#include "dev/backend.h"
-
-#define COUNT(...) ((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
-
-/* The name of the op that is being checked: the function's without "op_". */
-#define OP (__func__ + 3)
-
-/* A tensor of the call has this type and this shape. */
-#define TENSOR(t, type, ...) want(OP, #t, a->t, type, COUNT(__VA_ARGS__), (int64_t[]){__VA_ARGS__})
-#define OPTIONAL(t, type, ...)                            \
-	do {                                              \
-		if (tensor_given(a->t))                   \
-			TENSOR(t, type, __VA_ARGS__);     \
-	} while (0)
-
-/* What the call writes as `t` shares no memory with the tensors listed. */
-#define APART(t, ...)                                                                                          \
-	apart(OP, #t, #__VA_ARGS__, a->t, (struct tensor[]){__VA_ARGS__},                                      \
-	      (int)(sizeof((struct tensor[]){__VA_ARGS__}) / sizeof(struct tensor)))
-
-/* Two tensors are the same memory or share none. */
-#define SAME_OR_APART(t, u)                       \
-	do {                                      \
-		if (a->t.data != a->u.data)       \
-			APART(t, a->u);           \
-	} while (0)
-
-#define HOLDS(condition)                                                                  \
-	do {                                                                              \
-		if (!(condition))                                                         \
-			die(CODE_MACHINE, "%s: does not hold: %s", OP, #condition);       \
-	} while (0)
-
-#define ROWS(n) within(OP, "rows", n, dev->limits.rows)
-#define WIDTH(n) within(OP, "width", n, dev->limits.width)
-
-static void describe(char *text, size_t room, enum dtype dtype, int dims, const int64_t *shape)
-{
-	int n = snprintf(text, room, "%s [", dtype_name(dtype));
-	for (int i = 0; i < dims; i++)
-		n += snprintf(text + n, room - (size_t)n, i ? ", %lld" : "%lld", (long long)shape[i]);
-	snprintf(text + n, room - (size_t)n, "]");
-}
-
-static void want(const char *op, const char *name, struct tensor t, enum dtype dtype, int dims, const int64_t *shape)
-{
-	bool good = t.dtype == dtype && t.dims == dims;
-	for (int i = 0; good && i < dims; i++)
-		good = t.shape[i] == shape[i];
-	if (!good) {
-		char is[128], right[128];
-		describe(is, sizeof is, t.dtype, t.dims, t.shape);
-		describe(right, sizeof right, dtype, dims, shape);
-		die(CODE_MACHINE, "%s: %s is %s, should be %s", op, name, t.dims ? is : "left out", right);
-	}
-	if (tensor_count(t) > 0 && (!t.data || (uintptr_t)t.data % dtype_size(dtype) != 0))
-		die(CODE_MACHINE, "%s: %s is at %p, should be aligned to %zu", op, name, t.data, dtype_size(dtype));
-}
-
-static void apart(const char *op, const char *name, const char *names, struct tensor t, const struct tensor *others,
-		  int count)
-{
-	uintptr_t begin = (uintptr_t)t.data, end = begin + tensor_bytes(t);
-	for (int i = 0; i < count; i++) {
-		uintptr_t other = (uintptr_t)others[i].data, other_end = other + tensor_bytes(others[i]);
-		if (begin < other_end && other < end)
-			die(CODE_MACHINE, "%s: %s shares memory with tensor %d of: %s", op, name, i + 1, names);
-	}
-}
-
-static void within(const char *op, const char *what, int64_t n, int64_t limit)
-{
-	if (limit > 0 && n > limit)
-		die(CODE_MACHINE, "%s: %lld %s, the device was opened for %lld", op, (long long)n, what, (long long)limit);
-}
-
-static void float_type(const char *op, const char *name, struct tensor t)
-{
-	if (!tensor_given(t))
-		die(CODE_MACHINE, "%s: %s is left out", op, name);
-	if (!dtype_is_float(t.dtype))
-		die(CODE_MACHINE, "%s: %s is %s, should be a float type", op, name, dtype_name(t.dtype));
-}
-
-static void placed(const char *op, const struct span *s)
-{
-	if (s->length < 1 || s->row < 0)
-		die(CODE_MACHINE, "%s: a span of length %lld begins at row %lld", op, (long long)s->length, (long long)s->row);
-	if (s->piece < 0 || (s->piece > 0 && s->stride < s->piece))
-		die(CODE_MACHINE, "%s: a span's pieces of %lld rows are %lld rows apart", op, (long long)s->piece,
-		    (long long)s->stride);
-	if (s->jump < 0 || (s->jump > 0 && s->length % 2 != 0))
-		die(CODE_MACHINE, "%s: a span of length %lld has no halves %lld tokens apart", op, (long long)s->length,
-		    (long long)s->jump);
-	if (s->sample < 0 || s->first < 0 || s->first + s->length + s->jump > s->sequence)
-		die(CODE_MACHINE, "%s: span %lld … %lld of sample %lld is not inside a sequence of %lld", op,
-		    (long long)s->first, (long long)(s->first + s->length + s->jump), (long long)s->sample,
-		    (long long)s->sequence);
-}
-
-static void dropout_right(const char *op, const struct dropout *d)
-{
-	if (!(d->rate >= 0 && d->rate <= 1 - 0x1p-32))
-		die(CODE_MACHINE, "%s: dropout rate is %g, should be in [0, 1)", op, d->rate);
-	if (d->rate > 0 && d->site > 0xffff)
-		die(CODE_MACHINE, "%s: dropout site is %u, should be below 65536", op, (unsigned)d->site);
-	if (d->rate > 0)
-		placed(op, &d->span);
-}
+#include "dev/op_check.h"
 
 void op_embedding_forward(struct device *dev, const struct op_embedding_forward *a)
 {
-	float_type(OP, "out", a->out);
+	op_check_float(OP, "out", a->out);
 	enum dtype type = a->out.dtype;
 	int64_t rows = a->out.shape[0], width = a->out.shape[1];
 	TENSOR(out, type, rows, width);
@@ -130,7 +18,7 @@ void op_embedding_forward(struct device *dev, const struct op_embedding_forward 
 
 void op_embedding_backward(struct device *dev, const struct op_embedding_backward *a)
 {
-	float_type(OP, "dout", a->dout);
+	op_check_float(OP, "dout", a->dout);
 	int64_t rows = a->dout.shape[0], width = a->dout.shape[1];
 	TENSOR(dout, a->dout.dtype, rows, width);
 	TENSOR(dtable, dtype_sum(a->dout.dtype), a->dtable.shape[0], width);
@@ -144,15 +32,15 @@ void op_embedding_backward(struct device *dev, const struct op_embedding_backwar
 
 void op_position_forward(struct device *dev, const struct op_position_forward *a)
 {
-	float_type(OP, "out", a->out);
+	op_check_float(OP, "out", a->out);
 	enum dtype type = a->out.dtype;
 	int64_t rows = a->out.shape[0], width = a->out.shape[1];
 	TENSOR(out, type, rows, width);
 	TENSOR(x, type, rows, width);
 	OPTIONAL(table, type, a->dropout.span.sequence, width);
 	if (tensor_given(a->table))
-		placed(OP, &a->dropout.span);
-	dropout_right(OP, &a->dropout);
+		op_check_span(OP, &a->dropout.span);
+	op_check_dropout(OP, &a->dropout);
 	SAME_OR_APART(out, x);
 	APART(out, a->table);
 	ROWS(rows);
@@ -162,15 +50,15 @@ void op_position_forward(struct device *dev, const struct op_position_forward *a
 
 void op_position_backward(struct device *dev, const struct op_position_backward *a)
 {
-	float_type(OP, "dout", a->dout);
+	op_check_float(OP, "dout", a->dout);
 	enum dtype type = a->dout.dtype;
 	int64_t rows = a->dout.shape[0], width = a->dout.shape[1];
 	TENSOR(dout, type, rows, width);
 	TENSOR(dx, type, rows, width);
 	OPTIONAL(dtable, dtype_sum(type), a->dropout.span.sequence, width);
 	if (tensor_given(a->dtable))
-		placed(OP, &a->dropout.span);
-	dropout_right(OP, &a->dropout);
+		op_check_span(OP, &a->dropout.span);
+	op_check_dropout(OP, &a->dropout);
 	SAME_OR_APART(dx, dout);
 	APART(dtable, a->dout, a->dx);
 	ROWS(rows);
@@ -180,7 +68,7 @@ void op_position_backward(struct device *dev, const struct op_position_backward 
 
 void op_norm_forward(struct device *dev, const struct op_norm_forward *a)
 {
-	float_type(OP, "out", a->out);
+	op_check_float(OP, "out", a->out);
 	enum dtype type = a->out.dtype, sums = dtype_sum(type);
 	int64_t rows = a->out.shape[0], width = a->out.shape[1];
 	HOLDS(a->kind == NORM_LAYER || a->kind == NORM_RMS);
@@ -202,14 +90,14 @@ void op_norm_forward(struct device *dev, const struct op_norm_forward *a)
 
 void op_residual_forward(struct device *dev, const struct op_residual_forward *a)
 {
-	float_type(OP, "sum", a->sum);
+	op_check_float(OP, "sum", a->sum);
 	enum dtype type = a->sum.dtype, sums = dtype_sum(type);
 	int64_t rows = a->sum.shape[0], width = a->sum.shape[1];
 	TENSOR(sum, type, rows, width);
 	TENSOR(residual, type, rows, width);
 	TENSOR(x, type, rows, width);
 	OPTIONAL(bias, type, width);
-	dropout_right(OP, &a->dropout);
+	op_check_dropout(OP, &a->dropout);
 	SAME_OR_APART(sum, residual);
 	SAME_OR_APART(sum, x);
 	APART(sum, a->bias);
@@ -238,7 +126,7 @@ void op_residual_forward(struct device *dev, const struct op_residual_forward *a
 
 void op_norm_backward(struct device *dev, const struct op_norm_backward *a)
 {
-	float_type(OP, "dx", a->dx);
+	op_check_float(OP, "dx", a->dx);
 	enum dtype type = a->dx.dtype, sums = dtype_sum(type);
 	int64_t rows = a->dx.shape[0], width = a->dx.shape[1];
 	HOLDS(a->kind == NORM_LAYER || a->kind == NORM_RMS);
@@ -263,13 +151,13 @@ void op_norm_backward(struct device *dev, const struct op_norm_backward *a)
 
 void op_residual_backward(struct device *dev, const struct op_residual_backward *a)
 {
-	float_type(OP, "dsum", a->dsum);
+	op_check_float(OP, "dsum", a->dsum);
 	enum dtype type = a->dsum.dtype;
 	int64_t rows = a->dsum.shape[0], width = a->dsum.shape[1];
 	TENSOR(dsum, type, rows, width);
 	OPTIONAL(dx, type, rows, width);
 	OPTIONAL(dbias, dtype_sum(type), width);
-	dropout_right(OP, &a->dropout);
+	op_check_dropout(OP, &a->dropout);
 	HOLDS(tensor_given(a->dx) || a->dropout.rate == 0);
 	SAME_OR_APART(dx, dsum);
 	APART(dbias, a->dsum, a->dx);
@@ -280,7 +168,7 @@ void op_residual_backward(struct device *dev, const struct op_residual_backward 
 
 void op_gemm(struct device *dev, const struct op_gemm *a)
 {
-	float_type(OP, "a", a->a);
+	op_check_float(OP, "a", a->a);
 	enum dtype type = a->a.dtype;
 	int64_t m = a->a.shape[a->a_transposed], k = a->a.shape[!a->a_transposed], n = a->b.shape[!a->b_transposed];
 	int64_t most = dev->limits.rows > dev->limits.width ? dev->limits.rows : dev->limits.width;
@@ -303,15 +191,15 @@ void op_gemm(struct device *dev, const struct op_gemm *a)
 	APART(out, a->a, a->b, a->bias, a->aux);
 	if (a->epilogue == GEMM_BIAS_GELU)
 		APART(aux, a->a, a->b, a->bias);
-	within(OP, "rows of the product", m, most);
-	within(OP, "columns of the product", n, most);
-	within(OP, "elements of an inner sum", k, most);
+	op_check_within(OP, "rows of the product", m, most);
+	op_check_within(OP, "columns of the product", n, most);
+	op_check_within(OP, "elements of an inner sum", k, most);
 	dev->ops->gemm(dev, a);
 }
 
 void op_gelu_forward(struct device *dev, const struct op_gelu_forward *a)
 {
-	float_type(OP, "out", a->out);
+	op_check_float(OP, "out", a->out);
 	int64_t rows = a->out.shape[0], width = a->out.shape[1];
 	TENSOR(out, a->out.dtype, rows, width);
 	TENSOR(x, a->out.dtype, rows, width);
@@ -324,7 +212,7 @@ void op_gelu_forward(struct device *dev, const struct op_gelu_forward *a)
 
 void op_swiglu_forward(struct device *dev, const struct op_swiglu_forward *a)
 {
-	float_type(OP, "out", a->out);
+	op_check_float(OP, "out", a->out);
 	int64_t rows = a->out.shape[0], width = a->out.shape[1];
 	TENSOR(out, a->out.dtype, rows, width);
 	TENSOR(x, a->out.dtype, rows, 2 * width);
@@ -336,7 +224,7 @@ void op_swiglu_forward(struct device *dev, const struct op_swiglu_forward *a)
 
 void op_swiglu_backward(struct device *dev, const struct op_swiglu_backward *a)
 {
-	float_type(OP, "dout", a->dout);
+	op_check_float(OP, "dout", a->dout);
 	int64_t rows = a->dout.shape[0], width = a->dout.shape[1];
 	TENSOR(dout, a->dout.dtype, rows, width);
 	TENSOR(dx, a->dout.dtype, rows, 2 * width);
@@ -349,7 +237,7 @@ void op_swiglu_backward(struct device *dev, const struct op_swiglu_backward *a)
 
 void op_bias_backward(struct device *dev, const struct op_bias_backward *a)
 {
-	float_type(OP, "dout", a->dout);
+	op_check_float(OP, "dout", a->dout);
 	int64_t rows = a->dout.shape[0], width = a->dout.shape[1];
 	TENSOR(dout, a->dout.dtype, rows, width);
 	TENSOR(dbias, dtype_sum(a->dout.dtype), width);
@@ -359,64 +247,9 @@ void op_bias_backward(struct device *dev, const struct op_bias_backward *a)
 	dev->ops->bias_backward(dev, a);
 }
 
-/* Common to both directions; the other tensors follow from qkv. */
-static void attention_right(const char *op, struct device *dev, struct tensor qkv, int64_t sequence, double scale,
-			    const struct dropout *d, int64_t first_head)
-{
-	float_type(op, "qkv", qkv);
-	if (qkv.dims != 4 || qkv.shape[2] < 3)
-		die(CODE_MACHINE, "%s: qkv should be [N, KV, G + 2, D] with G at least 1", op);
-	if (qkv.shape[3] < 1 || qkv.shape[3] > HEAD_SIZE_MAX)
-		die(CODE_MACHINE, "%s: head size %lld, should be 1 to %d", op, (long long)qkv.shape[3], HEAD_SIZE_MAX);
-	if (sequence < 1 || qkv.shape[0] % sequence != 0)
-		die(CODE_MACHINE, "%s: %lld rows are not whole sequences of %lld", op, (long long)qkv.shape[0],
-		    (long long)sequence);
-	if (!(scale > 0) || first_head < 0)
-		die(CODE_MACHINE, "%s: scale %g and first head %lld should not be negative", op, scale,
-		    (long long)first_head);
-	dropout_right(op, d);
-	if (d->rate > 0 && (d->span.row != 0 || d->span.piece != 0 || d->span.first != 0 || d->span.length != sequence ||
-			    d->span.jump != 0))
-		die(CODE_MACHINE, "%s: the span should be whole sequences of %lld", op, (long long)sequence);
-	within(op, "rows", qkv.shape[0], dev->limits.rows);
-	within(op, "width", qkv.shape[1] * qkv.shape[2] * qkv.shape[3], dev->limits.width);
-	within(op, "head size", qkv.shape[3], dev->limits.head_size);
-}
-
-void op_attention_forward(struct device *dev, const struct op_attention_forward *a)
-{
-	attention_right(OP, dev, a->qkv, a->sequence, a->scale, &a->dropout, a->first_head);
-	enum dtype type = a->qkv.dtype;
-	int64_t rows = a->qkv.shape[0], groups = a->qkv.shape[1], parts = a->qkv.shape[2], size = a->qkv.shape[3];
-	int64_t heads = groups * (parts - 2);
-	TENSOR(qkv, type, rows, groups, parts, size);
-	TENSOR(out, type, rows, heads, size);
-	TENSOR(lse, dtype_sum(type), rows / a->sequence, heads, a->sequence);
-	APART(out, a->qkv, a->lse);
-	APART(lse, a->qkv);
-	dev->ops->attention_forward(dev, a);
-}
-
-void op_attention_backward(struct device *dev, const struct op_attention_backward *a)
-{
-	attention_right(OP, dev, a->qkv, a->sequence, a->scale, &a->dropout, a->first_head);
-	enum dtype type = a->qkv.dtype;
-	int64_t rows = a->qkv.shape[0], groups = a->qkv.shape[1], parts = a->qkv.shape[2], size = a->qkv.shape[3];
-	int64_t heads = groups * (parts - 2);
-	TENSOR(qkv, type, rows, groups, parts, size);
-	TENSOR(dqkv, type, rows, groups, parts, size);
-	TENSOR(dout, type, rows, heads, size);
-	TENSOR(out, type, rows, heads, size);
-	TENSOR(lse, dtype_sum(type), rows / a->sequence, heads, a->sequence);
-	TENSOR(delta, dtype_sum(type), rows / a->sequence, heads, a->sequence);
-	APART(dqkv, a->delta, a->dout, a->out, a->lse, a->qkv);
-	APART(delta, a->dout, a->out, a->lse, a->qkv);
-	dev->ops->attention_backward(dev, a);
-}
-
 void op_loss_stats(struct device *dev, const struct op_loss_stats *a)
 {
-	float_type(OP, "logits", a->logits);
+	op_check_float(OP, "logits", a->logits);
 	int64_t rows = a->logits.shape[0], columns = a->logits.shape[1];
 	TENSOR(logits, a->logits.dtype, rows, columns);
 	TENSOR(stats, dtype_sum(a->logits.dtype), rows, 3);
@@ -430,7 +263,7 @@ void op_loss_stats(struct device *dev, const struct op_loss_stats *a)
 
 void op_loss_combine(struct device *dev, const struct op_loss_combine *a)
 {
-	float_type(OP, "stats", a->stats);
+	op_check_float(OP, "stats", a->stats);
 	enum dtype sums = dtype_sum(a->stats.dtype);
 	int64_t ranks = a->stats.shape[0], rows = a->stats.shape[1];
 	HOLDS(ranks >= 1);
@@ -446,7 +279,7 @@ void op_loss_combine(struct device *dev, const struct op_loss_combine *a)
 
 void op_loss_backward(struct device *dev, const struct op_loss_backward *a)
 {
-	float_type(OP, "logits", a->logits);
+	op_check_float(OP, "logits", a->logits);
 	int64_t rows = a->logits.shape[0], columns = a->logits.shape[1];
 	TENSOR(logits, a->logits.dtype, rows, columns);
 	TENSOR(lse, dtype_sum(a->logits.dtype), rows);
@@ -461,7 +294,7 @@ void op_loss_backward(struct device *dev, const struct op_loss_backward *a)
 
 void op_loss_total(struct device *dev, const struct op_loss_total *a)
 {
-	float_type(OP, "losses", a->losses);
+	op_check_float(OP, "losses", a->losses);
 	int64_t rows = a->losses.shape[0];
 	HOLDS(a->totals.shape[0] >= 2);
 	TENSOR(totals, F64, a->totals.shape[0]);
@@ -475,8 +308,8 @@ void op_loss_total(struct device *dev, const struct op_loss_total *a)
 /* Elementwise ops take any shape: only equality matters. */
 static void alike(const char *op, const char *name, struct tensor t, enum dtype type, struct tensor other)
 {
-	float_type(op, name, t);
-	want(op, name, t, type, other.dims, other.shape);
+	op_check_float(op, name, t);
+	op_check_tensor(op, name, t, type, other.dims, other.shape);
 }
 
 void op_add(struct device *dev, const struct op_add *a)
@@ -507,7 +340,7 @@ void op_square_sums(struct device *dev, const struct op_square_sums *a)
 {
 	TENSOR(sums, F64, a->sums.shape[0]);
 	HOLDS(a->count >= 0);
-	within(OP, "tensors", a->count, dev->limits.tensors);
+	op_check_within(OP, "tensors", a->count, dev->limits.tensors);
 	for (int64_t i = 0; i < a->count; i++) {
 		alike(OP, "a gradient", a->grads[i], dtype_sum(a->grads[0].dtype), a->grads[i]);
 		HOLDS(a->slots[i] >= 0 && a->slots[i] < a->sums.shape[0]);
@@ -528,7 +361,7 @@ void op_step_verdict(struct device *dev, const struct op_step_verdict *a)
 void op_adamw(struct device *dev, const struct op_adamw *a)
 {
 	HOLDS(a->count >= 0);
-	within(OP, "tensors", a->count, dev->limits.tensors);
+	op_check_within(OP, "tensors", a->count, dev->limits.tensors);
 	rules_right(OP, &a->rules);
 	for (int64_t i = 0; i < a->count; i++) {
 		const struct adamw_item *item = &a->items[i];

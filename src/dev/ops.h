@@ -53,6 +53,15 @@ ANYWHERE static inline int64_t span_place(const struct span *s, int64_t t)
 	return s->first + t + (t < s->length / 2 ? 0 : s->jump);
 }
 
+/* How many rows of a sample come before a token: more the later the token. */
+ANYWHERE static inline int64_t span_before(const struct span *s, int64_t token)
+{
+	int64_t half = s->length / 2, before = token - s->first;
+	if (before > half)
+		before = before - s->jump > half ? before - s->jump : half;
+	return before < 0 ? 0 : before < s->length ? before : s->length;
+}
+
 /* The micro-batch's row k that row n of the tensor is. */
 ANYWHERE static inline int64_t span_row(const struct span *s, int64_t n)
 {
@@ -261,6 +270,56 @@ struct op_attention_backward {
 	int64_t first_head;
 };
 
+/* Attention where the tokens of a sequence are spread over ranks: the queries here against one rank's keys and values, merged
+ * with what other parts of the keys gave. There are T rows of each sample here, T the spans' length; the dropout's span
+ * places those of the queries, `keys` those of kv, and a query sees the keys that are not behind it: token(u) ≤ token(t).
+ * With s, p, p' as in attention_forward, over the keys seen here alone, l_t = ln Σ_u exp(s_tu) and o_t = Σ_u p'_tu v_u:
+ * L = ln(exp(lse_t) + exp(l_t)); sum_t = exp(lse_t − L)·sum_t + exp(l_t − L)·o_t; lse_t = L. A query that sees none leaves both
+ * as they were. After the parts of all keys sum is attention's out and lse its lse. p' enters its product with v as rounded
+ * to T, or unrounded.
+ * Dropout element: ((first_head + h)·sequence + token(t))·sequence + token(u) of its sample. */
+struct op_attention_part_forward {
+	struct tensor sum; /* S [N, H, D] */
+	struct tensor lse; /* S [B, H, T] */
+	struct tensor qkv; /* T [N, KV, G + 2, D]: the queries of it */
+	struct tensor kv;  /* T [N, KV, 2, D]: a group's key, then its value */
+	double scale;
+	struct dropout dropout; /* its span also places the queries: whole samples */
+	struct span keys;       /* its sample does not count */
+	int64_t first_head;     /* global number of head 0 here */
+	bool fresh;             /* the first part: as if sum had been 0 and lse −inf */
+};
+
+/* With lse and delta over all keys, and p, p', ds as in attention_backward: dq_t += scale·Σ_u ds·k_u; dk_u += scale·Σ_t ds·q_t;
+ * dv_u += Σ_t p'_tu·dout_t, summed over the heads of the group. p' and ds enter these as rounded to T, or unrounded. */
+struct op_attention_part_backward {
+	struct tensor dq;    /* S [N, H, D], added to */
+	struct tensor dkv;   /* S [N, KV, 2, D], added to */
+	struct tensor delta; /* S [B, H, T] */
+	struct tensor dout;  /* T [N, H, D] */
+	struct tensor lse;   /* S [B, H, T] */
+	struct tensor qkv;   /* T [N, KV, G + 2, D] */
+	struct tensor kv;    /* T [N, KV, 2, D] */
+	double scale;
+	struct dropout dropout;
+	struct span keys;
+	int64_t first_head;
+};
+
+/* δ_t = dout_t·out_t. */
+struct op_attention_delta {
+	struct tensor delta; /* S [B, H, T] */
+	struct tensor dout;  /* T [N, H, D] */
+	struct tensor out;   /* T [N, H, D] */
+};
+
+/* Some of the heads of each KV group: to[n, g, to_first + i] = from[n, g, from_first + i] for i < count, from T or S to T or S. */
+struct op_heads_copy {
+	struct tensor to;   /* [N, KV, P, D] */
+	struct tensor from; /* [N, KV, P', D] */
+	int64_t to_first, from_first, count;
+};
+
 /* Vocabulary-parallel cross-entropy in three ops with one gather between the first and the second.
  * 1. stats[n] = {m, Σ_v exp(l_v − m), l at the target or 0} over the true vocabulary rows here (v < valid), m their
  *    maximum; no true rows here: {−inf, 0, 0}. A target that is not here, or masked, gives 0. A row with a NaN, +inf
@@ -345,9 +404,10 @@ struct op_adamw {
 #define OPS(X)                                                                                              \
 	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
 	X(residual_forward) X(norm_backward) X(residual_backward) X(gemm) X(gelu_forward) X(bias_backward)  \
-	X(swiglu_forward) X(swiglu_backward)                                                                \
-	X(attention_forward) X(attention_backward) X(loss_stats) X(loss_combine) X(loss_backward)           \
-	X(loss_total) X(add) X(convert) X(square_sums) X(step_verdict) X(adamw)
+	X(swiglu_forward) X(swiglu_backward) X(attention_forward) X(attention_backward)                     \
+	X(attention_part_forward) X(attention_part_backward) X(attention_delta) X(heads_copy)               \
+	X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add) X(convert) X(square_sums)       \
+	X(step_verdict) X(adamw)
 
 #define OP_DECLARE(name) void op_##name(struct device *dev, const struct op_##name *a);
 OPS(OP_DECLARE)

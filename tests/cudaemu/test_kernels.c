@@ -93,9 +93,26 @@ static void check_attention(void **state)
 			}
 }
 
+/* Parts of the same kind: blocks that some queries see and others do not, stretches that end inside a block, draws of masks
+ * that four neighbours share and such that they cannot. */
+static void check_parts(void **state)
+{
+	static const int64_t sizes[][SIZE_DIMS] = {{1, 136, 1, 1, 64}, {1, 132, 1, 2, 64}, {1, 131, 1, 2, 80}, {2, 34, 1, 1, 96}, {1, 72, 2, 2, 128}};
+	(void)state;
+	for (int t = 1; t < TYPES; t++)
+		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+			for (unsigned variant = 0; variant < 2 * PART_FRESH; variant++) {
+				if ((variant + i + (size_t)t) % 3 != 0 && !(variant & ATTENTION_DROPOUT))
+					continue;
+				check_case("attention_part_forward", case_attention_part_forward, sizes[i], variant, types[t]);
+				if (variant < PART_FRESH)
+					check_case("attention_part_backward", case_attention_part_backward, sizes[i], variant, types[t]);
+			}
+}
+
 int main(int argc, char **argv)
 {
-	struct CMUnitTest *tests = calloc((size_t)op_cases_count + 1, sizeof *tests);
+	struct CMUnitTest *tests = calloc((size_t)op_cases_count + 2, sizeof *tests);
 	size_t count = 0;
 	for (int i = 0; i < op_cases_count; i++) {
 		if (strcmp(op_cases[i].name, "gemm") != 0 && (argc < 2 || strcmp(argv[1], op_cases[i].name) == 0))
@@ -103,6 +120,8 @@ int main(int argc, char **argv)
 	}
 	if (argc < 2 || strcmp(argv[1], "attention") == 0)
 		tests[count++] = (struct CMUnitTest)cmocka_unit_test(check_attention);
+	if (argc < 2 || strcmp(argv[1], "parts") == 0)
+		tests[count++] = (struct CMUnitTest)cmocka_unit_test(check_parts);
 	bench_open(&plain, &backend_cpu, "plain", 1);
 	bench_open(&forwards, &backend_card, NULL, 1);
 	bench_open(&backwards, &backend_card, NULL, 2);

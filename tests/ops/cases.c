@@ -50,6 +50,8 @@ static const int64_t product_sizes[][SIZE_DIMS] = {{1, 1, 1},   {3, 17, 5},  {17
 						   {1601, 2, 5}, {5, 3, 1601}, {9, 802, 18}};
 static const int64_t attention_sizes[][SIZE_DIMS] = {{1, 1, 1, 1, 1}, {2, 3, 1, 2, 5},  {1, 17, 3, 1, 16}, {1, 64, 1, 1, 64},
 						     {2, 33, 2, 3, 8}, {1, 100, 1, 2, 33}, {1, 70, 1, 1, 128}, {1, 260, 1, 2, 10}};
+static const int64_t part_sizes[][SIZE_DIMS] = {{1, 1, 1, 1, 1}, {2, 6, 1, 2, 5}, {1, 17, 3, 1, 16}, {1, 64, 1, 1, 64},
+						{2, 34, 2, 3, 8}, {1, 100, 1, 2, 33}, {1, 72, 1, 1, 128}, {1, 260, 1, 2, 10}};
 static const int64_t logit_sizes[][SIZE_DIMS] = {{1, 1}, {3, 17}, {17, 3}, {2, 64}, {5, 100}, {9, 257}, {3, 1000}};
 static const int64_t rank_sizes[][SIZE_DIMS] = {{1, 1}, {2, 3}, {3, 17}, {8, 64}, {4, 257}};
 static const int64_t list_sizes[][SIZE_DIMS] = {{1}, {3}, {17}, {64}, {100}, {257}, {33000}};
@@ -73,6 +75,12 @@ const struct op_cases op_cases[] = {
 	{"bias_backward", case_bias_backward, 1, SIZES(row_sizes, 5), {1024, 3072}, 0, 0},
 	{"attention_forward", case_attention_forward, 2, SIZES(attention_sizes, 7), {1, 256, 12, 1, 64}, 0, 2.0 * 256 * 256 * 768},
 	{"attention_backward", case_attention_backward, 2, SIZES(attention_sizes, 7), {1, 256, 12, 1, 64}, 0, 5.0 * 256 * 256 * 768},
+	{"attention_part_forward", case_attention_part_forward, 2 * PART_FRESH, SIZES(part_sizes, 2), {1, 256, 12, 1, 64},
+	 PART_STEP * PART_EARLIER, 2.0 * 256 * 256 * 768},
+	{"attention_part_backward", case_attention_part_backward, PART_FRESH, SIZES(part_sizes, 2), {1, 256, 12, 1, 64},
+	 PART_STEP * PART_EARLIER, 5.0 * 256 * 256 * 768},
+	{"attention_delta", case_attention_delta, 1, SIZES(attention_sizes, 9), {1, 256, 12, 1, 64}, 0, 0},
+	{"heads_copy", case_heads_copy, HEADS_CASES, SIZES(attention_sizes, 9), {1, 256, 12, 1, 64}, HEADS_KEYS, 0},
 	{"loss_stats", case_loss_stats, 3, SIZES(logit_sizes, 9), {64, 50304}, LOSS_PADDED, 0},
 	{"loss_combine", case_loss_combine, 2, SIZES(rank_sizes, 9), {2, 1024}, 0, 0},
 	{"loss_backward", case_loss_backward, 3, SIZES(logit_sizes, 9), {64, 50304}, LOSS_PADDED, 0},

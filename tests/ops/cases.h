@@ -49,6 +49,10 @@ enum {
 	GEMM_CASE_PLAIN = 0, GEMM_CASE_BIAS, GEMM_CASE_TANH, GEMM_CASE_DTANH, GEMM_CASE_ERF, GEMM_CASE_DERF,
 	GEMM_CASE_ACCUMULATE, GEMM_CASE_NO_BIAS, /* GELU alone */ GEMM_CASES,
 	ATTENTION_DROPOUT = 1,
+	PART_STEP = 2, /* then · one of: */
+	PART_OWN = 0, PART_EARLIER, PART_LATER, PART_MIXED, PART_CASES,
+	PART_FRESH = PART_STEP * PART_CASES,
+	HEADS_KEYS = 0, HEADS_QUERIES, HEADS_KEYS_BACK, HEADS_CASES,
 	GELU_IS_ERF = 1,
 	LOSS_PADDED = 1, LOSS_EMPTY = 2,
 	ADAMW_SKIPPED = 1, ADAMW_NO_WEIGHT = 2,
@@ -58,7 +62,8 @@ enum {
 builder case_embedding_forward, case_embedding_backward, case_position_forward, case_position_backward,
 	case_norm_forward, case_norm_backward, case_residual_forward, case_residual_backward, case_gemm,
 	case_gelu_forward, case_swiglu_forward, case_swiglu_backward, case_bias_backward,
-	case_attention_forward, case_attention_backward, case_loss_stats, case_loss_combine,
+	case_attention_forward, case_attention_backward, case_attention_part_forward, case_attention_part_backward,
+	case_attention_delta, case_heads_copy, case_loss_stats, case_loss_combine,
 	case_loss_backward, case_loss_total, case_add, case_convert, case_square_sums, case_step_verdict, case_adamw;
 
 /* Builders' shorthand: the op's struct, and adding one of its tensors. */

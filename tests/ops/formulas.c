@@ -201,6 +201,62 @@ void formula_attention_forward(struct call *c, double *want[])
 	free(p);
 }
 
+/* What was there counts as exp(lse) worth of keys whose average value is sum. */
+void formula_attention_part_forward(struct call *c, double *want[])
+{
+	struct op_attention_part_forward *op = &c->op.attention_part_forward;
+	const struct span *queries = &op->dropout.span, *keys = &op->keys;
+	int64_t T = keys->length, D = op->qkv.shape[3], KV = op->qkv.shape[1], G = op->qkv.shape[2] - 2, S = keys->sequence;
+	double *sums = out(c, want, "sum"), *lses = out(c, want, "lse"), *qkv = in(c, "qkv"), *kv = in(c, "kv");
+	for (int64_t i = 0; i < op->qkv.shape[0] * KV * G; i++) {
+		int64_t n = i / (KV * G), h = i % (KV * G), b = n / T, t = token_at(queries, n % T);
+		double *sum = sums + i * D, *lse = lses + (b * KV * G + h) * T + n % T, *q = qkv + ((n * KV + h / G) * (G + 2) + h % G) * D;
+		double weight = op->fresh ? 0 : exp(*lse);
+		if (!op->fresh && token_at(keys, 0) > t)
+			continue; /* sees none */
+		for (int64_t d = 0; d < D; d++)
+			sum[d] = op->fresh ? 0 : sum[d] * weight;
+		for (int64_t k = 0; k < T; k++) {
+			double s = 0, *key = kv + ((b * T + k) * KV + h / G) * 2 * D;
+			int64_t u = token_at(keys, k);
+			if (u > t)
+				continue;
+			for (int64_t d = 0; d < D; d++)
+				s += op->scale * q[d] * key[d];
+			weight += exp(s);
+			s = dropped(&op->dropout, c->scalars.samples + queries->sample + b, ((op->first_head + h) * S + t) * S + u, exp(s));
+			for (int64_t d = 0; d < D; d++)
+				sum[d] += s * key[D + d];
+		}
+		*lse = log(weight);
+		for (int64_t d = 0; d < D && weight > 0; d++)
+			sum[d] /= weight;
+	}
+}
+
+void formula_attention_delta(struct call *c, double *want[])
+{
+	struct op_attention_delta *op = &c->op.attention_delta;
+	int64_t H = op->out.shape[1], D = op->out.shape[2], T = op->delta.shape[2];
+	double *delta = out(c, want, "delta"), *dout = in(c, "dout"), *y = in(c, "out");
+	for (int64_t i = 0; i < op->out.shape[0] * H * D; i++) {
+		int64_t n = i / (H * D), h = i / D % H, at = (n / T * H + h) * T + n % T;
+		delta[at] = (i % D == 0 ? 0 : delta[at]) + dout[i] * y[i];
+	}
+}
+
+void formula_heads_copy(struct call *c, double *want[])
+{
+	struct op_heads_copy *op = &c->op.heads_copy;
+	double *to = out(c, want, "to"), *from = in(c, "from");
+	int64_t P = op->to.shape[2], Q = op->from.shape[2], D = op->to.shape[3];
+	for (int64_t i = 0; i < call_find(c, "to")->count; i++) {
+		int64_t part = i / D % P - op->to_first;
+		if (part >= 0 && part < op->count)
+			to[i] = from[(i / D / P * Q + op->from_first + part) * D + i % D];
+	}
+}
+
 void formula_loss_stats(struct call *c, double *want[])
 {
 	struct op_loss_stats *op = &c->op.loss_stats;

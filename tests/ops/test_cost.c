@@ -23,9 +23,12 @@ static struct op_cost cost_of(const char *name, const struct call *c)
 }
 
 /* Written or read once, added to or in place twice; a table that is looked up in counts `rows` of its rows; of sums and
- * totals, which are longer, the slots of the list are written and the first two added to. */
-static double bytes_by_role(struct call *c, const char *table, int64_t rows)
+ * totals, which are longer, the slots of the list are written and the first two added to; a part of attention reads the
+ * queries of qkv alone, and of copied heads those count that the call names. */
+static double bytes_by_role(struct call *c, const char *name, const char *table, int64_t rows)
 {
+	bool parts = strstr(name, "attention_part") != NULL;
+	int64_t copied = strcmp(name, "heads_copy") == 0 ? c->op.heads_copy.count : 0;
 	double sum = 0;
 	for (int i = 0; i < c->count; i++) {
 		const struct arg *a = &c->args[i];
@@ -34,6 +37,10 @@ static double bytes_by_role(struct call *c, const char *table, int64_t rows)
 			continue;
 		if (table && strcmp(a->name, table) == 0)
 			bytes = bytes / (double)a->at->shape[0] * (double)rows;
+		if (a->role == IN && parts && strcmp(a->name, "qkv") == 0)
+			bytes = bytes / (double)a->at->shape[2] * (double)(a->at->shape[2] - 2);
+		if (copied > 0)
+			bytes = bytes / (double)a->at->shape[2] * (double)copied / (a->role == INOUT ? 2 : 1);
 		if (a->role == INOUT && strcmp(a->name, "totals") == 0)
 			bytes = 2 * sizeof(double);
 		if (a->role == INOUT && strcmp(a->name, "sums") == 0)
@@ -70,7 +77,7 @@ static void bytes_are_those_of_the_tensors(void **state)
 					if (!case_taken(o, size, v) || size > 4 ||
 					    !case_build(&c, o->build, type, type, o->sizes[size], v))
 						continue;
-					double want = bytes_by_role(&c, table_of(o->name), looked_up(o->name, &c));
+					double want = bytes_by_role(&c, o->name, table_of(o->name), looked_up(o->name, &c));
 					double have = cost_of(o->name, &c).bytes;
 					if (fabs(have - want) > 0 && !(strcmp(o->name, "adamw") == 0 && v & ADAMW_SKIPPED))
 						fail_msg("%s, size %d, variant %u: %.0f bytes, its tensors have %.0f", o->name, size, v, have, want);
@@ -107,11 +114,41 @@ static void attention_counts_the_causal_half(void **state)
 	call_finish(&backward);
 }
 
+/* Four ranks that share sequences of 64 tokens as context parallelism cuts them: 8 chunks, rank r has r and 7 − r. */
+static void parts_of_attention_are_equal_shares(void **state)
+{
+	enum { RANKS = 4, LENGTH = 16 };
+	const int64_t size[] = {2, LENGTH, 2, 3, 8}, whole_size[] = {2, RANKS * LENGTH, 2, 3, 8};
+	double forward[RANKS] = {0}, backward[RANKS] = {0};
+	struct call whole, part, back;
+	assert_true(case_build(&whole, case_attention_forward, F16, F16, whole_size, 0));
+	assert_true(case_build(&part, case_attention_part_forward, F16, F16, size, 0));
+	assert_true(case_build(&back, case_attention_part_backward, F16, F16, size, 0));
+	for (int rank = 0; rank < RANKS; rank++)
+		for (int from = 0; from < RANKS; from++) {
+			struct span at[2];
+			for (int i = 0; i < 2; i++)
+				at[i] = (struct span){.first = (i ? from : rank) * LENGTH / 2, .length = LENGTH, .sequence = RANKS * LENGTH,
+						      .jump = (RANKS - 1 - (i ? from : rank)) * LENGTH};
+			part.op.attention_part_forward.dropout.span = back.op.attention_part_backward.dropout.span = at[0];
+			part.op.attention_part_forward.keys = back.op.attention_part_backward.keys = at[1];
+			forward[rank] += cost_of("attention_part_forward", &part).flops;
+			backward[rank] += cost_of("attention_part_backward", &back).flops;
+		}
+	for (int rank = 0; rank < RANKS; rank++) {
+		assert_true(forward[rank] * RANKS == cost_of("attention_forward", &whole).flops);
+		assert_true(backward[rank] * 2 == forward[rank] * 5);
+	}
+	call_finish(&whole);
+	call_finish(&part);
+	call_finish(&back);
+}
+
 static void other_ops_count_no_flops(void **state)
 {
 	for (int i = 0; i < op_cases_count; i++) {
 		const char *name = op_cases[i].name;
-		bool product = strcmp(name, "gemm") == 0 || strncmp(name, "attention", 9) == 0;
+		bool product = strcmp(name, "gemm") == 0 || (strncmp(name, "attention", 9) == 0 && !strstr(name, "delta"));
 		struct call c;
 		assert_true(case_build(&c, op_cases[i].build, F32, F32, op_cases[i].sizes[0], 0));
 		assert_true((cost_of(name, &c).flops > 0) == product);
@@ -125,6 +162,7 @@ int main(void)
 		cmocka_unit_test(bytes_are_those_of_the_tensors),
 		cmocka_unit_test(products_count_two_a_pair),
 		cmocka_unit_test(attention_counts_the_causal_half),
+		cmocka_unit_test(parts_of_attention_are_equal_shares),
 		cmocka_unit_test(other_ops_count_no_flops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

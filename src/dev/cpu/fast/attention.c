@@ -10,9 +10,13 @@
 enum { QUERIES = 256 };
 
 struct forward {
-	const struct op_attention_forward *op;
 	struct device *dev;
 	struct heads s;
+	struct tensor out, lse; /* of a part: sums, merged with what is there */
+	bool fresh;             /* of a part: nothing is there */
+	double scale;
+	const struct dropout *dropout;
+	int64_t first_head;
 };
 
 /* A thread's room. */
@@ -31,7 +35,13 @@ static void softmax(struct state *x, const struct forward *w, float scores[TILE]
 		    int64_t valid, int64_t head, float keep[TILE])
 {
 	for (int i = 0; i < TILE; i++) {
-		const int64_t seen = least(valid, t + i - u + 1); /* less than 1 where this query sees none */
+		const int64_t seen = least(valid, keys_seen(&w->s, t + i) - u);
+		if (seen < 1) { /* this query sees none */
+			keep[i] = 1;
+			for (int64_t c = 0; c < valid; c += LANES)
+				vf_store(scores[i] + c, vf_set(0));
+			continue;
+		}
 		vf most = vf_set(x->most[at + i]), total = vf_set(0);
 		for (int64_t c = 0; c < valid; c += LANES) {
 			vi inside = (vi)vu_lanes() < (int32_t)(seen - c);
@@ -42,7 +52,7 @@ static void softmax(struct state *x, const struct forward *w, float scores[TILE]
 		const float top = vf_top(most);
 		keep[i] = vf_exp(vf_set(x->most[at + i] - top))[0];
 		if (x->drop.on)
-			drop_fill(&x->drop, (uint64_t)((head * w->s.length + t + i) * w->s.length + u), valid);
+			drop_fill(&x->drop, mask_at(&w->s, head, t + i, u), valid);
 		for (int64_t c = 0; c < valid; c += LANES) {
 			vi inside = (vi)vu_lanes() < (int32_t)(seen - c);
 			vf p = vf_select(inside, vf_exp(vf_load(scores[i] + c) - top), vf_set(0));
@@ -54,37 +64,69 @@ static void softmax(struct state *x, const struct forward *w, float scores[TILE]
 	}
 }
 
+/* Row `row` of the sums: what is there and `sum` [stride] with its lse `here`, over other keys, become those over both. */
+static void merge(const struct forward *w, float *lse, int64_t at, const float *sum, float total, float here)
+{
+	const int64_t size = w->s.size;
+	const float before = w->fresh ? -INFINITY : *lse, top = before > here ? before : here;
+	const float all = top + logf(expf(before - top) + expf(here - top));
+	const vf old = vf_set(expf(before - all)), new = vf_set(expf(here - all) / total);
+	float *to = (float *)w->out.data + at;
+	for (int64_t c = 0; c < size; c += LANES) {
+		vf x = vf_load(sum + c) * new;
+		put_to(F32, to, c, w->fresh ? x : vf_fma(old, get_to(F32, to, c, size), x), size);
+	}
+	*lse = all;
+}
+
+static void leave(const struct forward *w, float *lse, int64_t at)
+{
+	if (!w->fresh)
+		return;
+	*lse = -INFINITY;
+	memset((float *)w->out.data + at, 0, (size_t)w->s.size * sizeof(float));
+}
+
 static void attention(const struct forward *w, struct state *x, int64_t b, int64_t h, int64_t first)
 {
-	const struct op_attention_forward *a = w->op;
 	const struct heads *s = &w->s;
 	const int64_t n = b * s->length, group = h / s->per_group, heads = s->groups * s->per_group;
 	const int64_t rows = least(QUERIES, s->length - first), tiles = ceil_div(rows, TILE) * TILE;
 	float scores[TILE][BLOCK] __attribute__((aligned(64)));
 	float keep[TILE];
 
-	FAST(block_load)(x->q, s, a->qkv, query_at(s, n + first, h), s->token, rows, tiles, (float)a->scale);
+	FAST(block_load)(x->q, s, s->q, query_at(s, n + first, h), s->token, rows, tiles, (float)w->scale);
 	memset(x->out, 0, (size_t)(tiles * s->stride) * sizeof(float));
 	for (int64_t r = 0; r < tiles; r++) {
 		x->most[r] = -INFINITY;
 		x->total[r] = vf_set(0);
 	}
-	for (int64_t u = 0; u < first + rows; u += BLOCK) {
-		const int64_t keys = least(BLOCK, s->length - u);
-		FAST(block_transpose)(x->keys, s, a->qkv, key_at(s, n + u, group), s->token, keys);
-		FAST(block_load)(x->values, s, a->qkv, value_at(s, n + u, group), s->token, keys, BLOCK, 1);
-		for (int64_t r = u > first ? (u - first) / TILE * TILE : 0; r < rows; r += TILE) {
-			const int64_t valid = least(keys, first + r + TILE - u);
+	const int64_t last = keys_seen(s, first + rows - 1);
+	for (int64_t u = 0, keys; u < last; u += keys) {
+		keys = block_keys(s, u);
+		FAST(block_transpose)(x->keys, s, s->kv, key_at(s, n + u, group), s->kv_token, keys);
+		FAST(block_load)(x->values, s, s->kv, value_at(s, n + u, group), s->kv_token, keys, BLOCK, 1);
+		const int64_t seeing = first_seeing(s, u) - first;
+		for (int64_t r = seeing > 0 ? seeing / TILE * TILE : 0; r < rows; r += TILE) {
+			const int64_t valid = least(keys, keys_seen(s, first + r + TILE - 1) - u);
 			FAST(tile_product)(valid, s->size, x->q + r * s->stride, s->stride, 1, x->keys, BLOCK, scores[0], BLOCK, NULL);
-			softmax(x, w, scores, r, first + r, u, valid, a->first_head + h, keep);
+			softmax(x, w, scores, r, first + r, u, valid, w->first_head + h, keep);
 			FAST(tile_product)(s->stride, valid, scores[0], BLOCK, 1, x->values, s->stride, x->out + r * s->stride,
 				     s->stride, keep);
 		}
 	}
 	for (int64_t r = 0; r < rows; r++) {
-		const float total = vf_sum(x->total[r]);
-		((float *)a->lse.data)[(b * heads + h) * s->length + first + r] = x->most[r] + logf(total);
-		FAST(block_store)(a->out, ((n + first + r) * heads + h) * s->size, 0, s, x->out + r * s->stride, 1, 1.0f / total);
+		const float total = vf_sum(x->total[r]), here = x->most[r] + logf(total);
+		float *lse = (float *)w->lse.data + (b * heads + h) * s->length + first + r;
+		const int64_t at = ((n + first + r) * heads + h) * s->size;
+		if (!s->keys) {
+			*lse = here;
+			FAST(block_store)(w->out, at, 0, s, x->out + r * s->stride, 1, 1.0f / total);
+		} else if (keys_seen(s, first + r) > 0) {
+			merge(w, lse, at, x->out + r * s->stride, total, here);
+		} else {
+			leave(w, lse, at);
+		}
 	}
 }
 
@@ -93,15 +135,15 @@ static void attention_part(void *context, int64_t part, int thread)
 	const struct forward *w = context;
 	const struct heads *s = &w->s;
 	const int64_t heads = s->groups * s->per_group, pieces = ceil_div(s->length, QUERIES);
-	const int64_t batch = w->op->qkv.shape[0] / s->length;
+	const int64_t batch = s->q.shape[0] / s->length;
 	/* Later queries see more keys: the longest parts first. */
 	const int64_t piece = pieces - 1 - part / (batch * heads), b = part / heads % batch, h = part % heads;
 	struct state x = {.q = cpu_room_of(w->dev, thread)};
 	x.out = x.q + QUERIES * s->stride;
 	x.keys = x.out + QUERIES * s->stride;
 	x.values = x.keys + s->size * BLOCK;
-	drop_init(&x.drop, &w->op->dropout);
-	x.drop.sample = (uint64_t)(w->dev->scalars->samples + w->op->dropout.span.sample + b);
+	drop_init(&x.drop, w->dropout);
+	x.drop.sample = (uint64_t)(w->dev->scalars->samples + w->dropout->span.sample + b);
 	attention(w, &x, b, h, piece * QUERIES);
 }
 
@@ -111,13 +153,29 @@ size_t FAST(attention_room)(const struct dev_limits *limits)
 	return (size_t)((2 * QUERIES + 2 * BLOCK) * stride) * sizeof(float);
 }
 
+static void run(struct forward *w)
+{
+	const struct heads *s = &w->s;
+	parallel(w->dev, s->q.shape[0] / s->length * s->groups * s->per_group * ceil_div(s->length, QUERIES), attention_part, w);
+}
+
 void FAST(attention_forward)(struct device *dev, const struct op_attention_forward *a)
 {
 	if (a->qkv.dtype == F64) {
 		ops_plain.attention_forward(dev, a);
 		return;
 	}
-	struct forward w = {a, dev, heads_of(a->qkv, a->sequence)};
-	parallel(dev, a->qkv.shape[0] / a->sequence * w.s.groups * w.s.per_group * ceil_div(a->sequence, QUERIES),
-		 attention_part, &w);
+	struct forward w = {dev, heads_of(a->qkv, a->sequence), a->out, a->lse, false, a->scale, &a->dropout, a->first_head};
+	run(&w);
+}
+
+void FAST(attention_part_forward)(struct device *dev, const struct op_attention_part_forward *a)
+{
+	if (a->qkv.dtype == F64) {
+		ops_plain.attention_part_forward(dev, a);
+		return;
+	}
+	struct forward w = {dev, heads_of_part(a->qkv, a->kv, &a->dropout.span, &a->keys), a->sum, a->lse, a->fresh, a->scale,
+			    &a->dropout, a->first_head};
+	run(&w);
 }

@@ -86,3 +86,46 @@ void FAST(gelu_forward)(struct device *dev, const struct op_gelu_forward *a)
 	struct op_gelu_forward copy = *a;
 	parallel(dev, ceil_div(tensor_count(a->out), CHUNK), gelu_forward_part, &copy);
 }
+
+INLINE void heads_copy_rows(enum dtype to, enum dtype from, const struct op_heads_copy *a, int64_t begin, int64_t end)
+{
+	const int64_t size = a->to.shape[3], n = a->count * size;
+	for (int64_t g = begin; g < end; g++) {
+		void *y = row_at(to, a->to.data, (g * a->to.shape[2] + a->to_first) * size);
+		const void *x = row_at(from, a->from.data, (g * a->from.shape[2] + a->from_first) * size);
+		for (int64_t i = 0; i < n; i += LANES)
+			put_to(to, y, i, get_to(from, x, i, n), n);
+	}
+}
+
+INLINE void heads_copy_to(enum dtype to, const struct op_heads_copy *a, int64_t begin, int64_t end)
+{
+	switch (a->from.dtype) {
+	case F32:
+		heads_copy_rows(to, F32, a, begin, end);
+		break;
+	case F16:
+		heads_copy_rows(to, F16, a, begin, end);
+		break;
+	default:
+		heads_copy_rows(to, BF16, a, begin, end);
+		break;
+	}
+}
+
+static void heads_copy_part(void *context, int64_t part, int thread)
+{
+	const struct op_heads_copy *a = context;
+	const int64_t groups = a->to.shape[1];
+	BY_TYPE(a->to.dtype, heads_copy_to, a, part * groups, (part + 1) * groups);
+}
+
+void FAST(heads_copy)(struct device *dev, const struct op_heads_copy *a)
+{
+	if (a->to.dtype == F64) {
+		ops_plain.heads_copy(dev, a);
+		return;
+	}
+	struct op_heads_copy copy = *a;
+	parallel(dev, a->to.shape[0], heads_copy_part, &copy);
+}

@@ -20,17 +20,59 @@ enum {
 struct heads {
 	int64_t length, groups, per_group, size; /* T, KV, G, D */
 	int64_t stride;                          /* of a row in a block */
-	int64_t token;                           /* elements of a token in qkv */
+	struct tensor q, kv;                     /* queries; keys and values: of whole attention both are qkv */
+	int64_t token;                           /* elements of a token in q */
+	int64_t kv_token, kv_group, kv_key;      /* in kv: of a token, of a group, before a group's key */
+	const struct span *queries, *keys;       /* NULL: whole sequences */
 };
 
 INLINE struct heads heads_of(struct tensor qkv, int64_t sequence)
 {
-	int64_t size = qkv.shape[3];
-	return (struct heads){sequence, qkv.shape[1], qkv.shape[2] - 2, size, ceil_div(size, LANES) * LANES,
-			      qkv.shape[1] * qkv.shape[2] * size};
+	int64_t size = qkv.shape[3], group = qkv.shape[2] * size;
+	return (struct heads){sequence, qkv.shape[1], qkv.shape[2] - 2, size, ceil_div(size, LANES) * LANES, qkv, qkv,
+			      qkv.shape[1] * group, qkv.shape[1] * group, group, group - 2 * size, NULL, NULL};
 }
 
-/* Offset in qkv of head h's query at row n; of its group's key and value. */
+INLINE struct heads heads_of_part(struct tensor qkv, struct tensor kv, const struct span *queries, const struct span *keys)
+{
+	struct heads s = heads_of(qkv, keys->length);
+	s.kv = kv;
+	s.kv_group = 2 * s.size;
+	s.kv_token = s.groups * s.kv_group;
+	s.kv_key = 0;
+	s.queries = queries;
+	s.keys = keys;
+	return s;
+}
+
+/* How many keys query t sees: the first ones, more the later the query. */
+INLINE int64_t keys_seen(const struct heads *s, int64_t t)
+{
+	return s->keys ? span_before(s->keys, span_place(s->queries, t) + 1) : t + 1;
+}
+
+/* The first query that sees key u. */
+INLINE int64_t first_seeing(const struct heads *s, int64_t u)
+{
+	return s->keys ? span_before(s->queries, span_place(s->keys, u)) : u;
+}
+
+/* Keys of the block that begins at u: tokens without a gap. */
+INLINE int64_t block_keys(const struct heads *s, int64_t u)
+{
+	bool gap = s->keys && s->keys->jump > 0 && u < s->length / 2;
+	return least(BLOCK, (gap ? s->length / 2 : s->length) - u);
+}
+
+/* Dropout element of query t and key u. head: its global number. */
+INLINE uint64_t mask_at(const struct heads *s, int64_t head, int64_t t, int64_t u)
+{
+	if (!s->keys)
+		return (uint64_t)((head * s->length + t) * s->length + u);
+	return (uint64_t)((head * s->keys->sequence + span_place(s->queries, t)) * s->keys->sequence + span_place(s->keys, u));
+}
+
+/* Offset in q of head h's query at row n; in kv of its group's key and value. */
 INLINE int64_t query_at(const struct heads *s, int64_t n, int64_t h)
 {
 	return n * s->token + (h / s->per_group * (s->per_group + 2) + h % s->per_group) * s->size;
@@ -38,7 +80,7 @@ INLINE int64_t query_at(const struct heads *s, int64_t n, int64_t h)
 
 INLINE int64_t key_at(const struct heads *s, int64_t n, int64_t group)
 {
-	return n * s->token + (group * (s->per_group + 2) + s->per_group) * s->size;
+	return n * s->kv_token + group * s->kv_group + s->kv_key;
 }
 
 INLINE int64_t value_at(const struct heads *s, int64_t n, int64_t group)

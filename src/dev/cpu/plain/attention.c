@@ -35,14 +35,6 @@ static int64_t lse_at(const struct heads *s, int64_t b, int64_t h, int64_t t)
 	return (b * s->groups * s->per_group + h) * s->length + t;
 }
 
-static real dot(struct tensor x, int64_t x_at, struct tensor y, int64_t y_at, int64_t count)
-{
-	real sum = 0;
-	for (int64_t i = 0; i < count; i++)
-		sum += get(x, x_at + i) * get(y, y_at + i);
-	return sum;
-}
-
 /* What p_tu of head h in sequence b is multiplied by. */
 static real mask(struct device *dev, const struct dropout *d, const struct heads *s, int64_t b, int64_t head, int64_t t,
 		 int64_t u)

@@ -62,6 +62,15 @@ static inline void put(struct tensor t, int64_t i, real v)
 	}
 }
 
+/* v as it reads after it has been stored in a type. */
+static inline real rounded(enum dtype type, real v)
+{
+	double room;
+	struct tensor t = tensor_1d(&room, type, 1);
+	put(t, 0, v);
+	return get(t, 0);
+}
+
 static inline void add_to(struct tensor t, int64_t i, real v)
 {
 	put(t, i, get(t, i) + v);
@@ -70,6 +79,15 @@ static inline void add_to(struct tensor t, int64_t i, real v)
 static inline int64_t token(struct tensor t, int64_t i)
 {
 	return ((const int32_t *)t.data)[i];
+}
+
+/* Σ x·y over `count` elements from x_at and from y_at on. */
+static inline real dot(struct tensor x, int64_t x_at, struct tensor y, int64_t y_at, int64_t count)
+{
+	real sum = 0;
+	for (int64_t i = 0; i < count; i++)
+		sum += get(x, x_at + i) * get(y, y_at + i);
+	return sum;
 }
 
 /* What element e of the sample with global number n is multiplied by: 0 or 1/(1 − rate). */
