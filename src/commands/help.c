@@ -16,7 +16,7 @@ static void print_all(void)
 {
 	printf("usage: mtrain --config FILE [--set section.key=value]...\n"
 	       "       mtrain COMMAND ...\n\n"
-	       "Trains GPT models on a mesh of data, tensor and pipeline parallel ranks, from one INI file.\n"
+	       "Trains GPT models on a mesh of data, tensor, context and pipeline parallel ranks, from one INI file.\n"
 	       "Alone it is one rank; under `mpirun -n N` or `srun --mpi=pmix -n N` it is N.\n\n");
 	for (const struct command *c = commands; c->name; c++)
 		printf("  %-10s %s\n", c->name, c->summary);

@@ -1,6 +1,5 @@
 #include "model/block.h"
 
-#include <math.h>
 #include <stdio.h>
 
 void block_build(struct block *b, const struct env *env, struct memory *memory, int64_t layer)
@@ -39,6 +38,7 @@ void block_build_scratch(struct block_scratch *s, const struct block *b, unsigne
 		.dpre = env_tokens(env, memory, MEMORY_SCRATCH, b->up.out),
 		.delta = block_lse(b, memory, MEMORY_SCRATCH),
 	};
+	attention_build_scratch(&s->attention, env, memory, b->heads, b->kv_heads);
 	if (b->swiglu)
 		s->dg = env_tokens(env, memory, MEMORY_SCRATCH, b->down.in);
 	if (env->model->dropout > 0 || split)
@@ -55,6 +55,14 @@ static struct tensor rows(struct tensor t)
 static struct dropout dropout_at(const struct block *b, const struct pass *pass, enum dropout_kind kind)
 {
 	return env_dropout(b->env, pass, b->layer, kind);
+}
+
+static struct attention attention_of(const struct block *b, const struct block_scratch *w, const struct pass *pass)
+{
+	return (struct attention){
+		.env = b->env, .heads = b->heads, .kv_heads = b->kv_heads, .scratch = &w->attention,
+		.dropout = dropout_at(b, pass, DROPOUT_ATTENTION),
+	};
 }
 
 static void mlp_compute(const struct block *b, const struct block_saved *s, unsigned set)
@@ -86,19 +94,14 @@ static void mlp_backward(const struct block *b, enum backward_parts parts, const
 static void compute(const struct block *b, const struct block_saved *s, const struct block_scratch *w, unsigned set,
 		    const struct pass *pass)
 {
-	const struct env *env = b->env;
-	const struct model_settings *m = env->model;
+	const struct attention attention = attention_of(b, w, pass);
 
 	if (set & 1 << BLOCK_N1)
 		norm_forward(&b->norm1, &s->norm1, s->n1, s->x);
 	if (set & 1 << BLOCK_QKV)
 		linear_column_forward(&b->qkv, rows(s->qkv), s->n1);
 	if (set & 1 << BLOCK_A)
-		op_attention_forward(env->dev, &(struct op_attention_forward){
-			.out = s->a, .lse = s->lse, .qkv = s->qkv, .sequence = m->sequence,
-			.scale = 1.0 / sqrt((double)m->head_size), .dropout = dropout_at(b, pass, DROPOUT_ATTENTION),
-			.first_head = b->heads * env->tensor_rank,
-		});
+		attention_forward(&attention, s->a, s->lse, s->qkv);
 	if (set & 1 << BLOCK_X1) {
 		linear_row_forward(&b->out, w->rows, rows(s->a));
 		norm_residual_forward(&b->norm2, &s->norm2, s->n2, s->x1, s->x, w->rows, linear_bias(&b->out),
@@ -153,8 +156,7 @@ static void weight_backward(const struct block *b, const struct block_saved *s)
 void block_backward(const struct block *b, enum backward_parts parts, struct block_saved *s, struct block_scratch *w,
 		    struct tensor d, const struct pass *pass)
 {
-	const struct env *env = b->env;
-	const struct model_settings *m = env->model;
+	const struct attention attention = attention_of(b, w, pass);
 	bool split = parts == BACKWARD_INPUT;
 
 	if (parts == BACKWARD_WEIGHT) {
@@ -173,11 +175,7 @@ void block_backward(const struct block *b, enum backward_parts parts, struct blo
 
 	struct tensor dout = branch_backward(b, &b->out, w, w->dx1, dropout_at(b, pass, DROPOUT_ATTENTION_OUT), split);
 	linear_row_backward(&b->out, parts, rows(w->da), dout, rows(s->a));
-	op_attention_backward(env->dev, &(struct op_attention_backward){
-		.dqkv = w->dqkv, .delta = w->delta, .dout = w->da, .out = s->a, .lse = s->lse, .qkv = s->qkv,
-		.sequence = m->sequence, .scale = 1.0 / sqrt((double)m->head_size),
-		.dropout = dropout_at(b, pass, DROPOUT_ATTENTION), .first_head = b->heads * env->tensor_rank,
-	});
+	attention_backward(&attention, w->dqkv, w->delta, w->da, s->a, s->lse, s->qkv);
 	linear_column_backward(&b->qkv, parts, w->rows, rows(w->dqkv), s->n1);
 	norm_backward(&b->norm1, &s->norm1, d, w->rows, w->dx1, s->x);
 	if (split) {

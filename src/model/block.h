@@ -20,6 +20,7 @@
 #ifndef MTRAIN_MODEL_BLOCK_H
 #define MTRAIN_MODEL_BLOCK_H
 
+#include "model/attention.h"
 #include "model/block_saved.h"
 #include "model/linear.h"
 #include "model/norm.h"
@@ -42,7 +43,8 @@ struct block_scratch {
 	struct tensor dqkv;   /* [N, KV/tp, G+2, D] */
 	struct tensor dg;     /* [N, F/tp]; SwiGLU */
 	struct tensor dpre;   /* [N, F/tp], SwiGLU [N, 2·F/tp] */
-	struct tensor delta;  /* S [B, H/tp, T] */
+	struct tensor delta;  /* S [B, H/tp, T/cp] */
+	struct attention_scratch attention;
 	struct block_saved again; /* what some block does not keep: alive from one block's compute to the next one's */
 };
 
@@ -53,7 +55,7 @@ void block_build(struct block *b, const struct env *env, struct memory *memory, 
 void block_build_scratch(struct block_scratch *s, const struct block *b, unsigned kept, bool split,
 			 struct memory *memory);
 
-/* Tensors of the block's shapes: [N, KV/tp, G+2, D], [N, H/tp, D], S [B, H/tp, T]. */
+/* Tensors of the block's shapes: [N, KV/tp, G+2, D], [N, H/tp, D], S [B, H/tp, T/cp]. */
 struct tensor block_qkv(const struct block *b, struct memory *memory, enum memory_kind kind);
 struct tensor block_heads(const struct block *b, struct memory *memory, enum memory_kind kind);
 struct tensor block_lse(const struct block *b, struct memory *memory, enum memory_kind kind);

@@ -17,7 +17,7 @@ struct tensor block_heads(const struct block *b, struct memory *memory, enum mem
 
 struct tensor block_lse(const struct block *b, struct memory *memory, enum memory_kind kind)
 {
-	int64_t shape[] = {b->env->batch, b->heads, b->env->model->sequence};
+	int64_t shape[] = {b->env->batch, b->heads, b->env->length};
 	return arena_tensor(&memory->arena[kind], dtype_sum(b->env->dtype), 3, shape);
 }
 
@@ -155,6 +155,7 @@ void block_rows(struct block_row rows[BLOCK_TENSORS], const struct block *b)
 	rows[BLOCK_X1].traffic += 3 * here * C * size; /* joins the residual stream */
 	rows[BLOCK_A].flops = 2 * N * T * Q; /* the causal half of two products */
 	rows[BLOCK_A].traffic = N * ((double)b->qkv.out + Q) * size;
+	rows[BLOCK_A].moved = N * (double)(env->context_size - 1) * (double)(2 * b->kv_heads * env->model->head_size) * size;
 	if (env->tensor_size > 1)
 		rows[BLOCK_X1].moved = N * C * size;
 	if (env->sequence)

@@ -26,7 +26,7 @@ struct block_saved {
 	struct tensor n1;  /* [rows, C] */
 	struct tensor qkv; /* [N, KV/tp, G+2, D] */
 	struct tensor a;   /* [N, H/tp, D] */
-	struct tensor lse; /* S [B, H/tp, T]; goes with a */
+	struct tensor lse; /* S [B, H/tp, T/cp]; goes with a */
 	struct tensor x1;  /* [rows, C] */
 	struct tensor n2;  /* [rows, C] */
 	struct tensor pre; /* [N, F/tp], before the GELU; SwiGLU [N, 2·F/tp] */
@@ -42,7 +42,7 @@ struct block_row {
 	size_t bytes;      /* of a micro-batch, with the statistics that go with it */
 	double flops;      /* of products and attention, to have it again */
 	double traffic;    /* bytes of memory that this reads and writes */
-	double moved;      /* bytes of the tensors that it sums or gathers over tensor ranks */
+	double moved;      /* bytes of the tensors that it sums or gathers over tensor ranks, or sends to context ranks */
 };
 
 /* The bytes are what the arenas hand out. */

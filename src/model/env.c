@@ -1,21 +1,29 @@
 #include "model/env.h"
 
+struct span env_share(const struct env *env, int context_rank, int64_t sample)
+{
+	return (struct span){
+		.sample = sample, .first = context_rank * (env->length / 2), .length = env->length,
+		.sequence = env->model->sequence, .jump = (env->context_size - 1 - context_rank) * env->length,
+	};
+}
+
 struct dropout env_dropout(const struct env *env, const struct pass *pass, int64_t layer, enum dropout_kind kind)
 {
 	const struct model_settings *m = env->model;
-	bool attention = kind == DROPOUT_ATTENTION; /* runs on whole sequences */
-	bool shared = env->sequence && !attention;
-	int64_t piece = env->rows / env->chunks;
+	bool attention = kind == DROPOUT_ATTENTION; /* runs on whole samples */
 	double rate = attention ? m->attention_dropout : m->dropout;
+	struct span span = env_share(env, env->context_rank, pass->sample);
+	if (env->sequence && !attention) {
+		span.piece = env->rows / env->chunks;
+		span.row = span.piece * env->tensor_rank;
+		span.stride = span.piece * env->tensor_size;
+	}
 	return (struct dropout){
 		.rate = pass->training ? rate : 0.0,
 		.seed = env->seed,
 		.site = (uint32_t)(8 * layer + (int64_t)kind),
-		.span = {
-			.sample = pass->sample, .row = shared ? piece * env->tensor_rank : 0,
-			.piece = shared ? piece : 0, .stride = shared ? piece * env->tensor_size : 0,
-			.length = m->sequence, .sequence = m->sequence,
-		},
+		.span = span,
 	};
 }
 

@@ -9,7 +9,10 @@
  * Both run on the tensor queue, chunk by chunk of the N rows, so that one chunk is on its way while the product of
  * another one is computed. A rank's share of the rows is a piece of each chunk, in order: what is gathered from the
  * i-th pieces is chunk i, and what is reduced of chunk i are the i-th pieces. How many chunks there are follows from the
- * shape alone; without overlap each call is waited for at once, and nothing else changes. */
+ * shape alone; without overlap each call is waited for at once, and nothing else changes.
+ *
+ * With context parallelism the tokens of each sample are spread over context ranks before all that: N counts those here, and
+ * only attention knows of the others (attention.h). */
 #ifndef MTRAIN_MODEL_ENV_H
 #define MTRAIN_MODEL_ENV_H
 
@@ -24,11 +27,14 @@ struct env {
 	struct device *dev; /* NULL while memory is measured */
 	struct comm *tensor; /* NULL while memory is measured */
 	int tensor_size, tensor_rank;
+	struct comm *context; /* NULL while memory is measured */
+	int context_size, context_rank;
 	const struct model_settings *model;
 	struct param_table *params;
 	enum dtype dtype;  /* T, compute type */
 	int64_t batch;     /* B: samples of a micro-batch */
-	int64_t tokens;    /* N = B·T */
+	int64_t length;    /* tokens of a sample here: T/context */
+	int64_t tokens;    /* N = B·length */
 	bool sequence;     /* sequence parallelism */
 	int64_t rows;      /* rows of the residual stream here: N, or N/tensor */
 	int chunks;        /* of the N rows; 1 on one tensor rank */
@@ -51,6 +57,9 @@ struct pass {
 	bool training;   /* false: evaluation, nothing is dropped */
 	bool last;       /* training: of its chunk's micro-batches in the step, so its gradients are the last to be added */
 };
+
+/* Which tokens of each sample a context rank has: of 2·context chunks the rank-th from either end. sample: the span's. */
+struct span env_share(const struct env *env, int context_rank, int64_t sample);
 
 struct dropout env_dropout(const struct env *env, const struct pass *pass, int64_t layer, enum dropout_kind kind);
 

@@ -78,7 +78,8 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 		.env = {
 			.dev = o->dev, .tensor = o->tensor, .tensor_size = o->tensor_size,
 			.tensor_rank = o->tensor_rank, .model = o->model, .params = o->params,
-			.dtype = o->params->dtype, .batch = o->batch, .tokens = o->batch * o->model->sequence,
+			.context = o->context, .context_size = o->context_size > 1 ? o->context_size : 1,
+			.context_rank = o->context_rank, .dtype = o->params->dtype, .batch = o->batch,
 			.seed = o->seed, .overlap = o->overlap, .sequence = o->sequence && o->tensor_size > 1,
 		},
 		.first = o->stage == 0, .last = o->stage == o->stages - 1,
@@ -86,6 +87,9 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 		.wait_count = o->waits, .watch = o->watch,
 	};
 	struct env *env = &g->env;
+	env->length = o->model->sequence / env->context_size;
+	env->tokens = env->batch * env->length;
+	check(env->context_size == 1 || o->model->sequence % (2 * env->context_size) == 0);
 	env->rows = env->sequence ? env->tokens / env->tensor_size : env->tokens;
 	check(!env->sequence || env->tokens % env->tensor_size == 0);
 	env_build(env, memory);

@@ -64,6 +64,8 @@ struct gpt_options {
 	struct device *dev;  /* NULL while measuring */
 	struct comm *tensor; /* NULL while measuring */
 	int tensor_size, tensor_rank;
+	struct comm *context; /* NULL while measuring */
+	int context_size, context_rank; /* 0, 0: one; the sequence must divide by 2·context_size where there are more */
 	int stage, stages, chunks;
 	const int64_t *layers_of; /* [stages·chunks], layers of each virtual stage; read by gpt_build alone */
 	int64_t batch; /* B */

@@ -2,7 +2,7 @@
  *
  * All comms of a run are made here, eagerly, in one agreed order, and live as long as the run.
  *
- * Owns the comms but for the world. Used by model (tensor) and train (the others). */
+ * Owns the comms but for the world. Used by model (tensor, context) and train (the others). */
 #ifndef MTRAIN_PAR_GROUPS_H
 #define MTRAIN_PAR_GROUPS_H
 
@@ -12,6 +12,7 @@
 struct groups {
 	struct comm *world;
 	struct comm *tensor; /* ranks that split each layer; rank in it = t */
+	struct comm *context; /* ranks that split each sequence; rank in it = c */
 	struct comm *data;   /* ranks with the same weights; rank in it = c + C·d */
 	struct comm *pipe;   /* the stages, in order; rank in it = p */
 	struct comm *ends;   /* first and last stage, for the tied embedding; NULL elsewhere and with one stage */

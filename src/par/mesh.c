@@ -12,35 +12,42 @@
 static bool world_wrong(const struct parallel_settings *s, int64_t needed, int world, const char *program,
 			const char *config, struct error *e)
 {
-	char data[32] = "auto", there[64] = "there is only one";
+	char data[32] = "auto", context[48] = "", there[64] = "there is only one";
 	if (s->data)
 		snprintf(data, sizeof data, "%lld", (long long)s->data);
+	if (s->context > 1)
+		snprintf(context, sizeof context, "context = %lld, ", (long long)s->context);
 	if (world != 1)
 		snprintf(there, sizeof there, "there are %d", world);
 	return error_set(e, CODE_USAGE,
-			 "[parallel] data = %s, tensor = %lld, pipeline = %lld needs %s%lld ranks, %s: start it as "
+			 "[parallel] data = %s, tensor = %lld, %spipeline = %lld needs %s%lld ranks, %s: start it as "
 			 "`mpirun -n %lld %s --config %s` or `srun --mpi=pmix -n %lld %s --config %s`",
-			 data, (long long)s->tensor, (long long)s->pipeline, s->data ? "" : "a multiple of ",
-			 (long long)(s->data ? needed : s->tensor * s->pipeline), there, (long long)needed, program,
-			 config, (long long)needed, program, config);
+			 data, (long long)s->tensor, context, (long long)s->pipeline, s->data ? "" : "a multiple of ",
+			 (long long)(s->data ? needed : s->tensor * s->context * s->pipeline), there, (long long)needed,
+			 program, config, (long long)needed, program, config);
 }
 
 bool mesh_init(struct mesh *m, const struct parallel_settings *s, int rank, int world, const char *program,
 	       const char *config, struct error *e)
 {
-	int64_t model = s->tensor * s->pipeline; /* ranks that hold one copy of the model */
-	check(s->tensor >= 1 && s->pipeline >= 1 && s->data >= 0 && rank >= 0 && rank < world);
-	if (model > INT_MAX || s->data > INT_MAX || (s->data ? s->data : 1) * model > INT_MAX)
-		return error_set(e, CODE_USAGE,
-				 "[parallel] data = %lld, tensor = %lld, pipeline = %lld: more than %d ranks",
-				 (long long)s->data, (long long)s->tensor, (long long)s->pipeline, INT_MAX);
+	const int64_t sizes[] = {s->tensor, s->context, s->pipeline, s->data ? s->data : 1};
+	int64_t model, all = 1; /* ranks that share a sample; all ranks */
+	check(s->tensor >= 1 && s->context >= 1 && s->pipeline >= 1 && s->data >= 0 && rank >= 0 && rank < world);
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		if (sizes[i] > INT_MAX / all)
+			return error_set(e, CODE_USAGE, "[parallel] data = %lld, tensor = %lld, context = %lld, pipeline = %lld: "
+					 "more than %d ranks", (long long)s->data, (long long)s->tensor, (long long)s->context,
+					 (long long)s->pipeline, INT_MAX);
+		all *= sizes[i];
+	}
+	model = all / (s->data ? s->data : 1);
 	if (s->data && s->data * model != world)
 		return world_wrong(s, s->data * model, world, program, config, e);
 	if (world % model != 0) /* the largest mesh that these ranks could fill, or the smallest there is */
 		return world_wrong(s, world > model ? world / model * model : model, world, program, config, e);
 	*m = (struct mesh){.rank = rank};
 	m->size[AXIS_TENSOR] = (int)s->tensor;
-	m->size[AXIS_CONTEXT] = 1;
+	m->size[AXIS_CONTEXT] = (int)s->context;
 	m->size[AXIS_DATA] = (int)(world / model);
 	m->size[AXIS_PIPELINE] = (int)s->pipeline;
 	mesh_place(m, rank, m->at);
@@ -53,6 +60,11 @@ int mesh_world(const struct mesh *m)
 	for (int axis = 0; axis < AXES; axis++)
 		world *= m->size[axis];
 	return world;
+}
+
+int mesh_copy(const struct mesh *m)
+{
+	return m->at[AXIS_CONTEXT] + m->size[AXIS_CONTEXT] * m->at[AXIS_DATA];
 }
 
 int mesh_rank_of(const struct mesh *m, const int at[AXES])

@@ -23,8 +23,9 @@ enum recompute_choice { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL, REC
 
 /* [parallel] of the settings. */
 struct parallel_settings {
-	int64_t data;     /* 0: auto, world / (tensor·pipeline) */
+	int64_t data;     /* 0: auto, world / (tensor·context·pipeline) */
 	int64_t tensor;
+	int64_t context;  /* ranks that share each sequence */
 	int64_t pipeline;
 	int64_t chunks; /* of the model on a pipeline rank: chunk v of rank p is virtual stage v·pipeline + p */
 	enum pipeline_schedule schedule;
@@ -47,6 +48,10 @@ bool mesh_init(struct mesh *m, const struct parallel_settings *s, int rank, int 
 	       const char *config, struct error *e);
 
 int mesh_world(const struct mesh *m);
+
+/* Which of the context·data copies of the weights the rank has; 0 counts, saves and says what all copies share. */
+int mesh_copy(const struct mesh *m);
+
 int mesh_rank_of(const struct mesh *m, const int at[AXES]);
 void mesh_place(const struct mesh *m, int rank, int at[AXES]);
 

@@ -9,7 +9,8 @@ void batch_init(struct batch *b, const struct gpt *gpt)
 	b->inputs = calloc(n, sizeof *b->inputs);
 	b->targets = calloc(n, sizeof *b->targets);
 	b->order = calloc(2 * n, sizeof *b->order); /* the second half is the sort's room */
-	check(b->inputs && b->targets && b->order);
+	b->whole = calloc(2 * (size_t)gpt->env.model->sequence, sizeof *b->whole);
+	check(b->inputs && b->targets && b->order && b->whole);
 }
 
 void batch_finish(struct batch *b)
@@ -17,6 +18,7 @@ void batch_finish(struct batch *b)
 	free(b->inputs);
 	free(b->targets);
 	free(b->order);
+	free(b->whole);
 	*b = (struct batch){0};
 }
 
@@ -45,7 +47,8 @@ void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int sl
 {
 	const struct gpt *g = b->gpt;
 	struct device *dev = g->env.dev;
-	int64_t T = g->env.model->sequence, n = g->env.tokens;
+	struct span share = env_share(&g->env, g->env.context_rank, 0);
+	int64_t length = g->env.length, n = g->env.tokens;
 	const struct gpt_slot *s = &g->slots[slot];
 	const struct gpt_chunk *c = &g->chunks[s->chunk];
 
@@ -54,8 +57,15 @@ void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int sl
 	dev_finish(dev, b->copied);
 	for (int64_t i = 0; i < g->env.batch; i++) {
 		struct error e;
-		if (!feed->read(feed->context, sample + i, b->inputs + i * T, b->targets + i * T, &e))
+		bool whole = length == g->env.model->sequence;
+		int32_t *inputs = whole ? b->inputs + i * length : b->whole;
+		int32_t *targets = whole ? b->targets + i * length : b->whole + g->env.model->sequence;
+		if (!feed->read(feed->context, sample + i, inputs, targets, &e))
 			die(e.code, "%s", e.text);
+		for (int64_t t = 0; !whole && t < length; t++) {
+			b->inputs[i * length + t] = inputs[span_place(&share, t)];
+			b->targets[i * length + t] = targets[span_place(&share, t)];
+		}
 	}
 	dev_wait(dev, Q_COPY, dev_mark(dev, Q_COMPUTE));
 	if (c->first) {

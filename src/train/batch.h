@@ -1,7 +1,7 @@
 /* batch.h: the token ids of one micro-batch on their way to the device.
  *
  * The model's first chunk needs the inputs and, for the embedding's backward, the rows sorted by id; its last one needs
- * the targets. Where the ids come from is the feed's business. */
+ * the targets. Of each sample a context rank takes its share. Where the ids come from is the feed's business. */
 #ifndef MTRAIN_TRAIN_BATCH_H
 #define MTRAIN_TRAIN_BATCH_H
 
@@ -17,6 +17,7 @@ struct feed {
 struct batch {
 	const struct gpt *gpt;
 	int32_t *inputs, *targets, *order; /* host [N] */
+	int32_t *whole;                    /* host [2·T]: inputs and targets of a sample that is shared among context ranks */
 	struct mark copied;                /* until then the host arrays must stay as they are */
 };
 

@@ -88,15 +88,23 @@ static bool check_stages(const struct config *c, struct error *e)
 	return true;
 }
 
+/* Each context rank has a chunk from either end of a sequence. */
+static bool check_context(const struct config *c, struct error *e)
+{
+	return c->parallel.context == 1 ||
+	       multiple(c, "model.sequence", c->model.sequence, "2*parallel.context", 2 * c->parallel.context, e);
+}
+
 static bool check_batch(const struct config *c, struct error *e)
 {
 	const struct batch_settings *b = &c->batch;
 	if (b->global == 0 || b->micro == 0)
 		return true;
-	if (c->parallel.sequence == SEQUENCE_ON && b->micro * c->model.sequence % c->parallel.tensor != 0)
-		return wrong(c, e, "parallel.sequence = true, but the %lld tokens of a micro-batch cannot be split evenly over "
-			     "parallel.tensor = %lld ranks: false or auto would do", (long long)(b->micro * c->model.sequence),
-			     (long long)c->parallel.tensor);
+	int64_t tokens = b->micro * (c->model.sequence / c->parallel.context);
+	if (c->parallel.sequence == SEQUENCE_ON && tokens % c->parallel.tensor != 0)
+		return wrong(c, e, "parallel.sequence = true, but the %lld tokens of a micro-batch%s cannot be split evenly over "
+			     "parallel.tensor = %lld ranks: false or auto would do", (long long)tokens,
+			     c->parallel.context > 1 ? " on a context rank" : "", (long long)c->parallel.tensor);
 	if (c->parallel.data == 0)
 		return multiple(c, "batch.global", b->global, "batch.micro", b->micro, e);
 	char name[64];
@@ -160,7 +168,7 @@ static bool check_memory(const struct config *c, struct error *e)
 
 bool config_check(const struct config *c, struct error *e)
 {
-	return check_model(c, e) && check_stages(c, e) && check_batch(c, e) && check_optimizer(c, e) &&
+	return check_model(c, e) && check_stages(c, e) && check_context(c, e) && check_batch(c, e) && check_optimizer(c, e) &&
 	       check_precision(c, e) && check_memory(c, e) && check_run(c, e);
 }
 
@@ -176,7 +184,7 @@ static const char *without_effect(const struct config *c, const char *name)
 		return "optimizer.schedule = constant";
 	if (c->parallel.pipeline == 1 && strcmp(name, "parallel.schedule") == 0)
 		return "parallel.pipeline = 1";
-	if (c->parallel.data == 1 && strcmp(name, "parallel.shard_optimizer") == 0)
+	if (c->parallel.data == 1 && c->parallel.context == 1 && strcmp(name, "parallel.shard_optimizer") == 0)
 		return "parallel.data = 1";
 	if (c->eval.every == 0 && strcmp(name, "eval.batches") == 0)
 		return "eval.every = 0";

@@ -45,9 +45,12 @@ static void mesh(const struct console_summary *s)
 {
 	const struct setting *schedule = setting_find("parallel", "schedule");
 	char line[ROOM] = "", name[SETTING_ROOM];
+	char context[32] = "";
 	int stages = s->mesh->size[AXIS_PIPELINE];
-	log_info("  mesh       %d rank%s: data %d x tensor %d x pipeline %d", mesh_world(s->mesh),
-		 mesh_world(s->mesh) == 1 ? "" : "s", s->mesh->size[AXIS_DATA], s->mesh->size[AXIS_TENSOR], stages);
+	if (s->mesh->size[AXIS_CONTEXT] > 1)
+		snprintf(context, sizeof context, "context %d x ", s->mesh->size[AXIS_CONTEXT]);
+	log_info("  mesh       %d rank%s: data %d x tensor %d x %spipeline %d", mesh_world(s->mesh),
+		 mesh_world(s->mesh) == 1 ? "" : "s", s->mesh->size[AXIS_DATA], s->mesh->size[AXIS_TENSOR], context, stages);
 	int64_t chunks = s->config->parallel.chunks;
 	for (int64_t i = 0; i < stages * chunks && strlen(line) < ROOM - 32; i++)
 		append(line, "%s%lld", i == 0 ? "" : i % stages ? ", " : " | ", (long long)s->stage_layers[i]);

@@ -58,7 +58,7 @@ double run_step_flops(const struct config *c)
 /* auto: wherever the rows of a micro-batch divide by the tensor ranks. */
 static bool sequence_on(const struct config *c, int tensor)
 {
-	bool divides = c->batch.micro * c->model.sequence % tensor == 0;
+	bool divides = c->batch.micro * (c->model.sequence / c->parallel.context) % tensor == 0;
 	return tensor > 1 && c->parallel.sequence != SEQUENCE_OFF && divides;
 }
 
@@ -100,7 +100,8 @@ static void build(struct run *r, struct device *dev)
 	r->params.slices = c->parallel.shard_optimizer ? comm_size(r->groups.data) : 1;
 	gpt_build(&r->gpt, &(struct gpt_options){
 		.model = &c->model, .params = &r->params, .dev = dev, .tensor = r->groups.tensor,
-		.tensor_size = tensor, .tensor_rank = m->at[AXIS_TENSOR], .stage = stage, .stages = stages,
+		.tensor_size = tensor, .tensor_rank = m->at[AXIS_TENSOR], .context = r->groups.context,
+		.context_size = m->size[AXIS_CONTEXT], .context_rank = m->at[AXIS_CONTEXT], .stage = stage, .stages = stages,
 		.chunks = chunks, .layers_of = r->stage_layers, .batch = c->batch.micro,
 		.sequence = sequence_on(c, tensor), .overlap = c->parallel.overlap,
 		.seed = (uint64_t)c->run.seed, .kept = r->kept, .slots = r->step.train.slots,

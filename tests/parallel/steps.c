@@ -178,7 +178,8 @@ static int64_t layer_shared(const struct run *run)
 	const struct model_settings *m = &run->config->model;
 	int64_t C = m->hidden, F = m->ffn, t = run->gpt.env.tensor_size, gates = m->activation == ACTIVATION_SWIGLU;
 	int64_t up = (1 + gates) * F / t; /* outputs */
-	return padded(3 * C * C / t) + padded(3 * C / t) + padded(C * C / t) + padded(up * C) + padded(up) + padded(F * C / t);
+	int64_t qkv = (C + 2 * m->kv_heads * m->head_size) / t;
+	return padded(qkv * C) + padded(qkv) + padded(C * C / t) + padded(up * C) + padded(up) + padded(F * C / t);
 }
 
 static int64_t position(const struct run *run)
@@ -303,7 +304,7 @@ static int64_t activations(const struct run *run)
 	int64_t R = run->gpt.env.sequence ? N / t : N;
 	int64_t before = m->activation == ACTIVATION_SWIGLU ? 2 * F : F;
 	int64_t x = bytes(R * C, 2), cheap = 2 * (x + 2 * bytes(R, 4)) + bytes(N * F / t, 2);
-	int64_t dear = x + bytes(N * 3 * C / t, 2) + bytes(N * C / t, 2) + bytes(N * m->heads / t, 4) +
+	int64_t dear = x + bytes(N * (C + 2 * m->kv_heads * m->head_size) / t, 2) + bytes(N * C / t, 2) + bytes(N * m->heads / t, 4) +
 		       bytes(N * before / t, 2);
 	enum recompute_choice choice = run->config->parallel.recompute;
 	int64_t left_out = (choice == RECOMPUTE_FULL ? dear : 0) + (choice == RECOMPUTE_NONE ? 0 : cheap);
@@ -347,6 +348,24 @@ static void count_memory(const struct run *run)
 	expect_count("bytes of the optimizer", (int64_t)a[MEMORY_OPTIMIZER].used, 12 * P / d);
 }
 
+/* From each rank of c and for each micro-batch and layer, keys and values c − 1 times forward, and again where attention is
+ * computed again; backward they and, one step behind, c times FP32 sums of their gradients. What is sent is also received. */
+static void count_context(const struct run *run, const struct comm_count *before, const struct comm_count *after)
+{
+	const struct env *env = &run->gpt.env;
+	const struct model_settings *m = &run->config->model;
+	int64_t c = env->context_size, elements = env->tokens * 2 * m->kv_heads * m->head_size / env->tensor_size;
+	int64_t passes = run->micros * run->gpt.layers;
+	int64_t forwards = run->config->parallel.recompute == RECOMPUTE_FULL ? 2 : 1;
+	expect_count("context exchanges", after->calls[COMM_EXCHANGE] - before->calls[COMM_EXCHANGE],
+		     passes * (forwards * (c - 1) + c + 1));
+	expect_count("their bytes", after->bytes[COMM_EXCHANGE] - before->bytes[COMM_EXCHANGE],
+		     2 * passes * elements * (forwards * (c - 1) * 2 + (c - 1) * 2 + c * 4));
+	for (int i = 0; i < COMM_CALLS; i++)
+		if (i != COMM_EXCHANGE)
+			expect_count("other context calls", after->calls[i] - before->calls[i], 0);
+}
+
 /* Between virtual stages an activation and a gradient for each
  * micro-batch, of the rows that are here. */
 static void count(struct rig *r)
@@ -355,7 +374,7 @@ static void count(struct rig *r)
 	struct scalars s;
 	double totals[TOTALS];
 	struct comm_count tensor = comm_count(run->groups.tensor), data = comm_count(run->groups.data),
-			  pipe = comm_count(run->groups.pipe);
+			  pipe = comm_count(run->groups.pipe), context = comm_count(run->groups.context);
 	one_step(&r->run, &s, totals);
 	struct comm_count after = comm_count(run->groups.tensor);
 	int64_t micros = run->micros, rows = run->gpt.env.rows * r->config.model.hidden * 2;
@@ -364,6 +383,9 @@ static void count(struct rig *r)
 	after = comm_count(run->groups.data);
 	if (comm_size(run->groups.data) > 1)
 		count_data(run, &data, &after);
+	after = comm_count(run->groups.context);
+	if (comm_size(run->groups.context) > 1)
+		count_context(run, &context, &after);
 	after = comm_count(run->groups.pipe);
 	if (comm_size(run->groups.pipe) > 1)
 		expect_count("pipeline bytes", after.bytes[COMM_EXCHANGE] - pipe.bytes[COMM_EXCHANGE],

@@ -291,6 +291,7 @@ static void test_check(void **state)
 		{WHOLE, "batch.global=1", "batch.global = 1 is not divisible by batch.micro = 2: 2 would be"},
 		{WHOLE, "parallel.data=3", "batch.global = 16 is not divisible by batch.micro (2) times the data ranks (3) = 6: 12 or "
 					   "18 would be"},
+		{WHOLE, "parallel.context=3", "model.sequence = 64 is not divisible by 2*parallel.context = 6: 60 or 66 would be"},
 		{WHOLE, "parallel.pipeline=7", "conf/small.ini: parallel.pipeline = 7 with model.layers = 6 leaves a stage"},
 		{WHOLE, "parallel.stages=3,3", "names 2 stages, but parallel.pipeline = 1"},
 		{WHOLE "[parallel]\npipeline = 2\n", "parallel.stages=6,0", "stage 1 has no layer"},

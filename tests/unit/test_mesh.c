@@ -11,7 +11,7 @@
 
 static struct parallel_settings settings(int64_t data, int64_t tensor, int64_t pipeline)
 {
-	return (struct parallel_settings){.data = data, .tensor = tensor, .pipeline = pipeline, .stages = "auto"};
+	return (struct parallel_settings){.data = data, .tensor = tensor, .context = 1, .pipeline = pipeline, .stages = "auto"};
 }
 
 static bool make(struct mesh *m, int64_t data, int64_t tensor, int64_t pipeline, int rank, int world, struct error *e)
@@ -37,6 +37,34 @@ static void test_order(void **state)
 		assert_int_equal(m.at[AXIS_DATA], expected[rank][1]);
 		assert_int_equal(m.at[AXIS_PIPELINE], expected[rank][2]);
 	}
+}
+
+/* Context ranks are between tensor and data ranks: 2×2×2×2, by hand. */
+static void test_context(void **state)
+{
+	struct parallel_settings s = settings(0, 2, 2);
+	struct error e = {0};
+	struct mesh m;
+	s.context = 2;
+	for (int rank = 0; rank < 16; rank++) {
+		assert_true(mesh_init(&m, &s, rank, 16, "mtrain", "small.ini", &e));
+		assert_int_equal(m.at[AXIS_TENSOR], rank & 1);
+		assert_int_equal(m.at[AXIS_CONTEXT], rank >> 1 & 1);
+		assert_int_equal(m.at[AXIS_DATA], rank >> 2 & 1);
+		assert_int_equal(m.at[AXIS_PIPELINE], rank >> 3);
+		assert_int_equal(mesh_copy(&m), rank >> 1 & 3);
+		assert_int_equal(mesh_rank_of(&m, m.at), rank);
+	}
+	assert_false(mesh_init(&m, &s, 0, 7, "mtrain", "small.ini", &e));
+	assert_int_equal(e.code, CODE_USAGE);
+	assert_string_equal(e.text, "[parallel] data = auto, tensor = 2, context = 2, pipeline = 2 needs a multiple of 8 ranks, there "
+			    "are 7: start it as `mpirun -n 8 mtrain --config small.ini` or `srun --mpi=pmix -n 8 mtrain --config small.ini`");
+	s.data = 3;
+	assert_false(mesh_init(&m, &s, 0, 16, "mtrain", "small.ini", &e));
+	assert_non_null(strstr(e.text, "context = 2, pipeline = 2 needs 24 ranks, there are 16"));
+	s.context = 1 << 30;
+	assert_false(mesh_init(&m, &s, 0, 16, "mtrain", "small.ini", &e)); /* nothing overflows */
+	assert_non_null(strstr(e.text, "more than 2147483647 ranks"));
 }
 
 /* Every way to cut 4096 ranks in three: rank and place are inverse, and each line along an axis has that axis's size
@@ -199,7 +227,7 @@ static void test_stages_wrong(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),        cmocka_unit_test(test_4096),
+		cmocka_unit_test(test_order),        cmocka_unit_test(test_context),      cmocka_unit_test(test_4096),
 		cmocka_unit_test(test_world_wrong),  cmocka_unit_test(test_stages),
 		cmocka_unit_test(test_stages_are_best), cmocka_unit_test(test_stages_wrong),
 	};

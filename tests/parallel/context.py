@@ -1,0 +1,136 @@
+"""Context parallelism: sequences shared among ranks are the same run. Losses and gradient norms agree with one rank, in FP32 to
+1e-5 and in FP16 by the curve rule, beside tensor, sequence, pipeline and data parallelism, schedules and recompute; at fixed
+data × context × tensor pipeline depth (untied head), schedule, recompute and overlap give the same bits; a checkpoint goes on
+with another number of context ranks; what cannot be split is refused. Usage: context.py MTRAIN fp32|fp16|bits|resume|inputs"""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import rig
+
+# (data, tensor, context, pipeline)
+LAYOUTS = [(1, 1, 2, 1), (1, 1, 4, 1), (1, 2, 2, 1), (2, 1, 2, 1), (1, 1, 2, 2), (2, 2, 2, 1), (1, 2, 2, 2)]
+SWEEP = [(1, 1, 8, 1), (2, 1, 2, 2), (1, 1, 4, 2), (1, 2, 4, 1), (2, 2, 2, 2), (1, 1, 4, 4)]
+
+
+def settings(r, **more):
+    s = {
+        "run.seed": 7, "run.steps": 12,
+        "model.layers": 4, "model.hidden": 32, "model.heads": 4, "model.kv_heads": 2, "model.sequence": 32, "model.vocab": 257,
+        "batch.global": 8, "batch.micro": 2, "optimizer.lr": 0.003, "optimizer.warmup_steps": 3,
+        "data.train": r.path("tokens"), "checkpoint.every": 0, "checkpoint.load": "none",
+        "precision.compute": "fp32", "device.threads": 1,
+    }
+    s.update({k.replace("__", "."): v for k, v in more.items()})
+    return s
+
+
+def placed(s, layout):
+    data, tensor, context, pipeline = layout
+    return dict(s, **{"parallel.data": data, "parallel.tensor": tensor, "parallel.context": context,
+                      "parallel.pipeline": pipeline}), data * tensor * context * pipeline
+
+
+def name(layout):
+    return "x".join(map(str, layout))
+
+
+def cases():
+    """(label, settings, layouts)"""
+    sweep = bool(os.environ.get("MTRAIN_SWEEP"))
+    yield "plain", {}, LAYOUTS + (SWEEP if sweep else [])
+    yield "dropout", {"model__dropout": 0.1, "model__attention_dropout": 0.1}, LAYOUTS + SWEEP if sweep else [(1, 1, 4, 1), (1, 2, 2, 2)]
+    yield "odd", {"model__sequence": 36, "model__attention_dropout": 0.1, "model__kv_heads": 4, "batch__micro": 1,
+                  "parallel__sequence": False, "model__tied": False}, [(1, 2, 2, 1)]
+    yield "full", {"parallel__recompute": "full", "parallel__schedule": "zero-bubble", "model__dropout": 0.1}, [(1, 1, 2, 2)]
+    yield "chunks", {"parallel__schedule": "interleaved", "parallel__chunks": 2}, [(1, 1, 2, 2)]
+
+
+def alone(s):
+    """What only counts on more ranks than one is left out of the run on one."""
+    return {k: v for k, v in s.items() if k not in ("parallel.schedule", "parallel.chunks")}
+
+
+def fp32(r):
+    for label, more, layouts in cases():
+        s = settings(r, **more)
+        one = r.train("one-" + label, alone(s))
+        for layout in layouts:
+            got = r.train("%s-%s" % (label, name(layout)), *placed(s, layout))
+            for field in ("loss", "grad_norm", "tokens"):
+                d = rig.relative(rig.curve(got, field), rig.curve(one, field))
+                r.expect(d <= (0 if field == "tokens" else 1e-5), "%s %s: %s differs by %.1e" % (label, name(layout), field, d))
+
+
+def fp16(r):
+    for label, more, layouts in cases():
+        s = settings(r, **more)
+        exact = r.train("exact-" + label, alone(s))
+        half = dict(s, **{"precision.compute": "fp16", "precision.loss_scale_initial": 1024})
+        one = r.train("one-" + label, alone(half))
+        for layout in layouts if label != "plain" else layouts[1:4]:
+            got = r.train("%s-%s" % (label, name(layout)), *placed(half, layout))
+            for field in ("loss", "grad_norm"):
+                holds, score = rig.curve_rule(rig.curve(got, field), rig.curve(one, field), rig.curve(exact, field))
+                r.expect(holds, "%s %s: %s at %.2f of its bound" % (label, name(layout), field, score))
+
+
+def bits(r):
+    for compute in ("fp32", "fp16"):
+        s = settings(r, model__tied=False, model__dropout=0.1, model__attention_dropout=0.1, precision__compute=compute,
+                     run__steps=6)
+        for layout in ((1, 1, 2, 1), (1, 2, 2, 1)):
+            first = r.train("first-%s-%s" % (compute, name(layout)), *placed(s, layout))
+            deeper = layout[:3] + (2,)
+            others = [
+                ("overlap off", layout, {"parallel.overlap": False}), ("2 threads", layout, {"device.threads": 2}),
+                ("recompute selective", layout, {"parallel.recompute": "selective"}),
+                ("recompute full", layout, {"parallel.recompute": "full"}), ("pipeline 2", deeper, {}),
+                ("zero-bubble, recompute full", deeper, {"parallel.schedule": "zero-bubble", "parallel.recompute": "full"}),
+                ("interleaved", deeper, {"parallel.schedule": "interleaved", "parallel.chunks": 2}),
+            ]
+            for what, mesh, more in others if layout[1] == 1 else others[:1] + others[3:4]:
+                got = r.train("%s-%s-%s" % (what.replace(" ", "-"), compute, name(layout)), *placed(dict(s, **more), mesh))
+                for field in ("loss", "grad_norm", "loss_scale"):
+                    r.expect([x[field] for x in got] == [x[field] for x in first],
+                             "%s, %s, %s: %s has the same bits" % (compute, name(layout), what, field))
+
+
+def resume(r):
+    """12 steps, saved after 6 and gone on with on another mesh, against 12 steps on one rank."""
+    s = settings(r, model__dropout=0.1, optimizer__decay_steps=12, checkpoint__every=6, checkpoint__load="auto")
+    one = r.train("straight", s)
+    for before, after in (((1, 1, 4, 1), (1, 2, 2, 1)), ((1, 1, 1, 1), (1, 1, 2, 2)), ((2, 1, 2, 1), (1, 1, 1, 1))):
+        text = "%s, then %s" % (name(before), name(after))
+        folder = r.path("runs", "resumed-%s-%s" % (name(before), name(after)))
+        first, ranks = placed(dict(s, **{"run.dir": folder, "run.steps": 6}), before)
+        r.train("before", first, ranks)
+        second, ranks = placed(dict(s, **{"run.dir": folder}), after)
+        got = r.train("after", second, ranks)
+        r.expect([x["step"] for x in got] == list(range(1, 13)), text + ": one line a step")
+        for field in ("loss", "grad_norm"):
+            d = rig.relative(rig.curve(got, field), rig.curve(one, field))
+            r.expect(d <= 1e-5, "%s: %s differs by %.1e from one rank" % (text, field, d))
+
+
+def inputs(r):
+    for what, words, more in (
+            ("a sequence that does not divide", ["model.sequence = 30", "2*parallel.context = 4", "28 or 32"],
+             {"model.sequence": 30, "parallel.context": 2}),
+            ("a world that does not fit", ["context = 2", "needs a multiple of 2 ranks", "mpirun -n 2"], {"parallel.context": 2}),
+            ("rows that tensor ranks cannot share", ["18 tokens", "on a context rank", "parallel.tensor = 4"],
+             {"model.sequence": 36, "parallel.context": 2, "parallel.tensor": 4, "model.kv_heads": 4, "parallel.sequence": True,
+              "batch.micro": 1})):
+        code, _, err, _ = r.run(1, ["--config", r.ini("bad", dict(settings(r), **more))])
+        lines = [line for line in err.splitlines() if line.startswith("mtrain: ")]
+        r.expect(code == 2 and len(lines) == 1 and all(w in lines[0] for w in words), "%s: exit %d: %s" % (what, code, lines))
+
+
+def main():
+    r = rig.Rig(sys.argv[1])
+    rig.write_shard(r.path("tokens"), rig.text_like(257, 4000))
+    {"fp32": fp32, "fp16": fp16, "bits": bits, "resume": resume, "inputs": inputs}[sys.argv[2]](r)
+    r.finish()
+
+
+main()
