@@ -58,6 +58,7 @@ struct card {
 	unsigned char *stage_memory;
 	uint32_t *flags;
 	bool polling;
+	bool rehearsing; /* host-driven work is brought to its end where it is posted */
 
 	struct kernel_place place;
 	struct gemm *gemm;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "card.h"
+#include "place.h"
 
 enum { DRIVER_LEAST = 12000 }; /* CUDA 12.0 */
 
@@ -47,15 +48,21 @@ static bool have_cards(int *count, struct error *e)
 	return true;
 }
 
-/* Cards are given out by the rank's number on its machine; with more ranks than cards they share. */
-static bool choose(struct device *dev, struct card *c, int local_rank, struct error *e)
+/* Cards are given out by the rank's place on its machine; with more ranks than cards they share. */
+static bool choose(struct device *dev, struct card *c, const struct dev_options *options, struct error *e)
 {
-	int count = 0;
-	cudaError_t found;
-	if (!have_cards(&count, e))
+	struct place place = {.local_rank = options->local_rank, .local_size = options->local_size > 0 ? options->local_size : 1};
+	cudaError_t found = cudaSuccess;
+	if (!have_cards(&place.count, e))
 		return false;
+	if (place.count > PLACE_CARDS)
+		place.count = PLACE_CARDS;
+	for (int i = 0; i < place.count && found == cudaSuccess; i++)
+		found = cudaDeviceGetPCIBusId(place.bus[i], PLACE_BUS, i);
+	if (found != cudaSuccess)
+		return error_set(e, CODE_MACHINE, "cuda: where the cards are cannot be found out: %s", cudaGetErrorString(found));
 	struct cudaDeviceProp properties;
-	c->number = local_rank % count;
+	c->number = place_take(&place);
 	found = cudaSetDevice(c->number);
 	if (found == cudaSuccess)
 		found = cudaGetDeviceProperties(&properties, c->number);
@@ -67,12 +74,15 @@ static bool choose(struct device *dev, struct card *c, int local_rank, struct er
 	if (c->major < 8)
 		return error_set(e, CODE_MACHINE, "cuda: card %d (%s) has compute capability %d.%d, 8.0 is the least", c->number, c->name,
 				 c->major, c->minor);
-	char bus[32], host[48];
-	found = cudaDeviceGetPCIBusId(bus, sizeof bus, c->number);
-	if (found != cudaSuccess || gethostname(host, sizeof host) != 0)
-		return error_set(e, CODE_MACHINE, "cuda: card %d (%s): where it is cannot be found out", c->number, c->name);
+	found = kernel_load();
+	if (found != cudaSuccess)
+		return error_set(e, CODE_MACHINE, "cuda: card %d (%s): this program's kernels cannot be loaded (%s): build with -Dcards=%d%d",
+				 c->number, c->name, cudaGetErrorString(found), c->major, c->minor);
+	char host[48];
+	if (gethostname(host, sizeof host) != 0)
+		return error_set(e, CODE_MACHINE, "cuda: this machine's name cannot be found out");
 	host[sizeof host - 1] = '\0';
-	snprintf(dev->identity, sizeof dev->identity, "%s:%s", host, bus);
+	snprintf(dev->identity, sizeof dev->identity, "%s:%s", host, place.bus[c->number]);
 	return true;
 }
 
@@ -102,7 +112,7 @@ static bool open_card(struct device *dev, const struct dev_options *options, str
 	size_t room = 0, all = 0;
 	if (!c)
 		return error_set(e, CODE_MACHINE, "out of memory");
-	if (!choose(dev, c, options->local_rank, e) || !gemm_open(&c->gemm, e)) {
+	if (!choose(dev, c, options, e) || !gemm_open(&c->gemm, 10 * c->major + c->minor, e)) {
 		free(c);
 		return false;
 	}
@@ -113,8 +123,9 @@ static bool open_card(struct device *dev, const struct dev_options *options, str
 	c->place.stream = c->streams[Q_COMPUTE].stream;
 	dev->scalars = c->place.scalars = card_take(dev, sizeof *dev->scalars);
 	if (!dev->scalars) {
+		error_set(e, CODE_MACHINE, "cuda: card %d (%s) has no memory left", c->number, c->name);
 		close_card(dev);
-		return error_set(e, CODE_MACHINE, "cuda: card %d (%s) has no memory left", c->number, c->name);
+		return false;
 	}
 	CALL(cudaMemGetInfo(&room, &all));
 	dev->room = room;
@@ -141,6 +152,22 @@ static double peak_flops(const struct device *dev, enum dtype compute)
 	return 0;
 }
 
+static bool rehearse(struct device *dev, bool on)
+{
+	card_of(dev)->rehearsing = on;
+	return true;
+}
+
+static void choose_products(struct device *dev, struct tuning *own, bool timed)
+{
+	gemm_choose(card_of(dev)->gemm, &card_of(dev)->place, own, timed);
+}
+
+static void told(struct device *dev, const struct tuning *choices)
+{
+	gemm_told(card_of(dev)->gemm, choices);
+}
+
 const struct backend backend_cuda = {
 	.name = "cuda",
 	.apart = true,
@@ -160,4 +187,7 @@ const struct backend backend_cuda = {
 	.copy = card_copy,
 	.zero = card_zero,
 	.post = card_post,
+	.rehearse = rehearse,
+	.choose = choose_products,
+	.told = told,
 };

@@ -1,41 +1,21 @@
 #include "gemm.h"
 
-#include <cublasLt.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gemm_plan.h"
+
 enum { PLANS = 4096, ALIGN_MOST = 256 };
-
-/* What a plan is for. Compared as bytes: made from zeroed memory. */
-struct key {
-	int64_t m, n, k, stride_a; /* stride_a: elements from one stored row of a to the next */
-	int type, out_type, epilogue;
-	bool a_transposed, b_transposed;
-	int align_a, align_b, align_out, align_aux;
-};
-
-struct plan {
-	struct key key;
-	cublasLtMatmulDesc_t product;
-	cublasLtMatrixLayout_t a, b, out;
-	cublasLtMatmulAlgo_t algorithm;
-};
 
 struct gemm {
 	cublasLtHandle_t handle;
-	struct plan *plans[PLANS]; /* open addressing */
+	int capability;                 /* 90: compute capability 9.0 */
+	struct gemm_plan *plans[PLANS]; /* open addressing */
 	int count;
+	struct tuning told;             /* choices that plans must take */
 };
 
-#define CALL(call)                                                                                             \
-	do {                                                                                                   \
-		cublasStatus_t status = (call);                                                                \
-		if (status != CUBLAS_STATUS_SUCCESS)                                                           \
-			die(CODE_MACHINE, "%s:%d: %s: %s", __FILE__, __LINE__, #call, cublasLtGetStatusString(status)); \
-	} while (0)
-
-bool gemm_open(struct gemm **out, struct error *e)
+bool gemm_open(struct gemm **out, int capability, struct error *e)
 {
 	struct gemm *g = calloc(1, sizeof *g);
 	if (!g)
@@ -45,6 +25,7 @@ bool gemm_open(struct gemm **out, struct error *e)
 		free(g);
 		return error_set(e, CODE_MACHINE, "cuBLASLt: %s", cublasLtGetStatusString(status));
 	}
+	g->capability = capability;
 	*out = g;
 	return true;
 }
@@ -53,98 +34,36 @@ void gemm_close(struct gemm *g)
 {
 	if (!g)
 		return;
-	for (int i = 0; i < PLANS; i++) {
-		struct plan *p = g->plans[i];
-		if (!p)
-			continue;
-		cublasLtMatmulDescDestroy(p->product);
-		cublasLtMatrixLayoutDestroy(p->a);
-		cublasLtMatrixLayoutDestroy(p->b);
-		cublasLtMatrixLayoutDestroy(p->out);
-		free(p);
-	}
+	for (int i = 0; i < PLANS; i++)
+		if (g->plans[i])
+			gemm_plan_close(g->plans[i]);
 	cublasLtDestroy(g->handle);
+	tuning_finish(&g->told);
 	free(g);
 }
 
-static cudaDataType_t data_type(enum dtype t)
-{
-	return t == F16 ? CUDA_R_16F : t == BF16 ? CUDA_R_16BF : CUDA_R_32F;
-}
-
-/* The largest power of two up to ALIGN_MOST that divides the address. */
+/* The largest power of two up to ALIGN_MOST that divides the address; 0: none is given. */
 static int alignment(const void *p)
 {
 	int align = ALIGN_MOST;
+	if (!p)
+		return 0;
 	while ((uintptr_t)p % (uintptr_t)align)
 		align /= 2;
 	return align;
 }
 
-static cublasLtMatrixLayout_t layout(enum dtype t, int64_t rows, int64_t columns, int64_t stride)
+/* What a plan was told, if anything. */
+static void obey(struct gemm *g, struct gemm_plan *p)
 {
-	cublasLtMatrixLayout_t l;
-	CALL(cublasLtMatrixLayoutCreate(&l, data_type(t), (uint64_t)rows, (uint64_t)columns, stride));
-	return l;
+	char key[TUNING_KEY];
+	gemm_plan_key(key, p);
+	const char *value = tuning_find(&g->told, key);
+	if (value)
+		gemm_plan_take(g->handle, p, value, g->capability);
 }
 
-static void set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes)
-{
-	CALL(cublasLtMatmulDescSetAttribute(d, what, value, bytes));
-}
-
-static void prefer(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t what, const void *value, size_t bytes)
-{
-	CALL(cublasLtMatmulPreferenceSetAttribute(p, what, value, bytes));
-}
-
-/* The library's own first choice within the rules: no timing, so it is the same on every rank and in every run. */
-static void choose(struct gemm *g, struct plan *p)
-{
-	cublasLtMatmulPreference_t preference;
-	cublasLtMatmulHeuristicResult_t result;
-	size_t workspace = GEMM_LIBRARY;
-	uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-	uint32_t a = (uint32_t)p->key.align_b, b = (uint32_t)p->key.align_a, out = (uint32_t)p->key.align_out;
-	int found = 0;
-	CALL(cublasLtMatmulPreferenceCreate(&preference));
-	prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-	prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums);
-	prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a);
-	prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b, sizeof b);
-	prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &out, sizeof out);
-	prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &out, sizeof out);
-	CALL(cublasLtMatmulAlgoGetHeuristic(g->handle, p->product, p->a, p->b, p->out, p->out, preference, 1, &result, &found));
-	cublasLtMatmulPreferenceDestroy(preference);
-	if (!found)
-		die(CODE_MACHINE, "gemm: cuBLASLt has no algorithm for [%lld, %lld]·[%lld, %lld] in %s", (long long)p->key.m,
-		    (long long)p->key.k, (long long)p->key.k, (long long)p->key.n, dtype_name((enum dtype)p->key.type));
-	p->algorithm = result.algo;
-}
-
-/* The library counts in columns. A row-major [r, c] is its [c, r], so outᵀ = op(b)ᵀ·op(a)ᵀ: b is its A, a its B. */
-static struct plan *make(struct gemm *g, const struct key *key)
-{
-	struct plan *p = calloc(1, sizeof *p);
-	check(p);
-	p->key = *key;
-	enum dtype type = (enum dtype)key->type;
-	cublasOperation_t plain = CUBLAS_OP_N, transposed = CUBLAS_OP_T;
-	cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)key->epilogue;
-	CALL(cublasLtMatmulDescCreate(&p->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-	set(p->product, CUBLASLT_MATMUL_DESC_TRANSA, key->b_transposed ? &transposed : &plain, sizeof plain);
-	set(p->product, CUBLASLT_MATMUL_DESC_TRANSB, key->a_transposed ? &transposed : &plain, sizeof plain);
-	set(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-	if (key->align_aux)
-		set(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &key->n, sizeof key->n);
-	p->a = key->b_transposed ? layout(type, key->k, key->n, key->k) : layout(type, key->n, key->k, key->n);
-	p->b = key->a_transposed ? layout(type, key->m, key->k, key->stride_a) : layout(type, key->k, key->m, key->stride_a);
-	p->out = layout((enum dtype)key->out_type, key->n, key->m, key->n);
-	choose(g, p);
-	return p;
-}
-
-static struct plan *plan_for(struct gemm *g, const struct key *key)
+static struct gemm_plan *plan_for(struct gemm *g, const struct gemm_key *key, const struct gemm_operands *o)
 {
 	uint64_t hash = 1469598103934665603u;
 	for (size_t i = 0; i < sizeof *key; i++)
@@ -154,9 +73,34 @@ static struct plan *plan_for(struct gemm *g, const struct key *key)
 		at = (at + 1) % PLANS;
 	if (!g->plans[at]) {
 		check(++g->count < PLANS);
-		g->plans[at] = make(g, key);
+		g->plans[at] = gemm_plan_open(g->handle, key, o);
+		obey(g, g->plans[at]);
 	}
 	return g->plans[at];
+}
+
+void gemm_told(struct gemm *g, const struct tuning *t)
+{
+	for (int i = 0; i < t->count; i++)
+		tuning_set(&g->told, t->list[i].key, t->list[i].value);
+	for (int i = 0; i < PLANS; i++)
+		if (g->plans[i])
+			obey(g, g->plans[i]);
+}
+
+void gemm_choose(struct gemm *g, const struct kernel_place *k, struct tuning *own, bool timed)
+{
+	char key[TUNING_KEY], value[TUNING_VALUE];
+	for (int i = 0; i < PLANS; i++) {
+		struct gemm_plan *p = g->plans[i];
+		if (!p)
+			continue;
+		if (timed && !p->fixed)
+			gemm_plan_time(g->handle, p, k);
+		gemm_plan_key(key, p);
+		gemm_plan_value(value, p, g->capability);
+		tuning_set(own, key, value);
+	}
 }
 
 /* out = op(a)·op(b) for rows `first` … of op(a), with what the library does behind the product. */
@@ -165,9 +109,11 @@ static void multiply(struct gemm *g, const struct kernel_place *k, const struct 
 {
 	bool gelu = epilogue == CUBLASLT_EPILOGUE_DGELU, bias = epilogue == CUBLASLT_EPILOGUE_BIAS;
 	int64_t skipped = a->a_transposed ? first : first * a->a.shape[1];
-	const void *from = (const char *)a->a.data + (size_t)skipped * dtype_size(a->a.dtype);
-
-	struct key key;
+	struct gemm_operands o = {
+		.a = (const char *)a->a.data + (size_t)skipped * dtype_size(a->a.dtype), .b = a->b.data, .out = out,
+		.bias = bias ? a->bias.data : NULL, .aux = gelu ? a->aux.data : NULL,
+	};
+	struct gemm_key key;
 	memset(&key, 0, sizeof key);
 	key.m = rows;
 	key.n = a->out.shape[1];
@@ -178,19 +124,14 @@ static void multiply(struct gemm *g, const struct kernel_place *k, const struct 
 	key.epilogue = (int)epilogue;
 	key.a_transposed = a->a_transposed;
 	key.b_transposed = a->b_transposed;
-	key.align_a = alignment(from);
-	key.align_b = alignment(a->b.data);
-	key.align_out = alignment(out);
-	key.align_aux = gelu ? alignment(a->aux.data) : 0;
-
-	struct plan *p = plan_for(g, &key);
-	if (gelu)
-		set(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &a->aux.data, sizeof a->aux.data);
-	if (bias)
-		set(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a->bias.data, sizeof a->bias.data);
-	float alpha = 1, beta = a->accumulate ? 1 : 0;
-	CALL(cublasLtMatmul(g->handle, p->product, &alpha, a->b.data, p->a, from, p->b, &beta, out, p->out, out, p->out,
-			    &p->algorithm, k->workspace, GEMM_LIBRARY, k->stream));
+	key.accumulate = a->accumulate;
+	key.align_a = alignment(o.a);
+	key.align_b = alignment(o.b);
+	key.align_out = alignment(o.out);
+	key.align_aux = alignment(o.aux);
+	key.align_bias = alignment(o.bias);
+	struct gemm_plan *p = plan_for(g, &key, &o);
+	GEMM_CALL(gemm_plan_run(g->handle, p, &p->algorithm, &o, k));
 }
 
 /* The library's epilogues know the tanh form and rows of whole 16 bytes. */

@@ -34,6 +34,9 @@ struct kernel_place {
 	struct scalars *scalars;
 };
 
+/* Loads every kernel of the program, which would else happen when it is first launched and may then hold the card. */
+cudaError_t kernel_load(void);
+
 /* Bytes of workspace that every op below manages with, for calls within the limits. */
 size_t kernel_workspace(const struct dev_limits *limits);
 

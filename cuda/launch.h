@@ -39,9 +39,16 @@ static inline void launch_check(const char *name, const char *file, int line)
 		die(CODE_MACHINE, "%s:%d: launch of %s: %s", file, line, name, cudaGetErrorString(e));
 }
 
+/* Every kernel that some LAUNCH names is listed before main, for kernel_load. */
+bool launch_list(const void *kernel);
+template <auto kernel> struct launch_listed {
+	static const bool listed;
+};
+template <auto kernel> const bool launch_listed<kernel>::listed = launch_list(reinterpret_cast<const void *>(kernel));
+
 #define LAUNCH(kernel, grid, block, shared, stream, ...)                    \
 	do {                                                                \
-		auto launched = kernel;                                     \
+		auto launched = launch_listed<kernel>::listed ? kernel : nullptr; \
 		launch_allow((const void *)launched, shared);               \
 		launched<<<grid, block, shared, stream>>>(__VA_ARGS__);     \
 		launch_check(#kernel, __FILE__, __LINE__);                  \

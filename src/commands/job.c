@@ -21,7 +21,7 @@ static bool open_device(struct job *j, const struct device_settings *s, double t
 	bool automatic = strcmp(s->backend, "auto") == 0;
 	struct dev_options options = {
 		.threads = s->threads > 0 ? (int)s->threads : threads_each(&j->launch), .timeout = timeout,
-		.local_rank = j->launch.local_rank,
+		.local_rank = j->launch.local_rank, .local_size = j->launch.local_size,
 	};
 	for (int i = 0; backends[i]; i++) {
 		if (!automatic && strcmp(s->backend, backends[i]->name) != 0)

@@ -49,6 +49,10 @@ struct backend {
 	void (*copy)(struct device *dev, enum queue q, void *to, const void *from, size_t bytes);
 	void (*zero)(struct device *dev, enum queue q, void *to, size_t bytes);
 	void (*post)(struct device *dev, enum queue q, struct work *w); /* transports: queue an item */
+	/* dev_rehearse, dev_choose, dev_told. */
+	bool (*rehearse)(struct device *dev, bool on);
+	void (*choose)(struct device *dev, struct tuning *own, bool timed);
+	void (*told)(struct device *dev, const struct tuning *choices);
 };
 
 struct device {

@@ -100,6 +100,21 @@ void dev_give_back(struct device *dev, void *memory)
 		dev->backend->give_back(dev, memory);
 }
 
+bool dev_rehearse(struct device *dev, bool on)
+{
+	return dev->backend->rehearse(dev, on);
+}
+
+void dev_choose(struct device *dev, struct tuning *own, bool timed)
+{
+	dev->backend->choose(dev, own, timed);
+}
+
+void dev_told(struct device *dev, const struct tuning *choices)
+{
+	dev->backend->told(dev, choices);
+}
+
 struct mark dev_mark(struct device *dev, enum queue q)
 {
 	return dev->backend->mark(dev, q);

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/tensor.h"
 #include "dev/scalars.h"
+#include "dev/tuning.h"
 
 /* One queue an axis, so that a tensor reduction never stands behind a pipeline receive that waits for a neighbour. */
 enum queue { Q_COMPUTE, Q_TENSOR, Q_CONTEXT, Q_PIPE, Q_DATA, Q_COPY, QUEUES };
@@ -43,7 +44,7 @@ struct dev_options {
 	 * different kinds in one run give the same bits only with the same set. */
 	const char *instructions;
 	double timeout; /* seconds that a wait may take before the run ends; 0: no limit */
-	int local_rank; /* among the ranks of this machine: chooses the card */
+	int local_rank, local_size; /* among the ranks of this machine: choose the card; size 0: 1 */
 };
 
 struct device;
@@ -68,6 +69,17 @@ size_t dev_room(const struct device *dev);              /* bytes that were free 
 /* Memory for an arena, zeroed, aligned to 4096. Fails: CODE_MACHINE, naming the bytes. */
 bool dev_take(struct device *dev, void **out, size_t bytes, struct error *e);
 void dev_give_back(struct device *dev, void *memory);
+
+/* While it is on, everything is brought to its end before the host goes on where the first call of a kind may hold the device.
+ * False: this device has no such first calls, and nothing to choose; nothing is on. */
+bool dev_rehearse(struct device *dev, bool on);
+
+/* Adds how the device computes what it was asked for so far, where it has a choice; timed: it times what it was not told,
+ * on the memory of the calls, which it spoils. Blocks. Between rehearsals only. */
+void dev_choose(struct device *dev, struct tuning *own, bool timed);
+
+/* What the device takes from now on where it has a choice. */
+void dev_told(struct device *dev, const struct tuning *choices);
 
 struct mark dev_mark(struct device *dev, enum queue q);
 void dev_wait(struct device *dev, enum queue q, struct mark m);

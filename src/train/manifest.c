@@ -71,25 +71,32 @@ const char *manifest_text(struct manifest *m, const char *text)
 	return out ? memcpy(out, text, bytes) : NULL;
 }
 
+static const struct config_pair *copy_pairs(struct manifest *m, const struct config_pair *pairs, int count)
+{
+	struct config_pair *copy = manifest_take(m, (size_t)count * sizeof *copy);
+	for (int i = 0; i < count && copy; i++) {
+		copy[i] = (struct config_pair){manifest_text(m, pairs[i].key), manifest_text(m, pairs[i].value)};
+		if (!copy[i].key || !copy[i].value)
+			return NULL;
+	}
+	return copy;
+}
+
 bool manifest_set_run(struct manifest *m, const struct manifest_run *run)
 {
 	struct manifest_source *sources = manifest_take(m, (size_t)run->source_count * sizeof *sources);
-	struct config_pair *settings = manifest_take(m, (size_t)run->setting_count * sizeof *settings);
-	if (!sources || !settings)
+	if (!sources)
 		return false;
 	for (int i = 0; i < run->source_count; i++) {
 		sources[i] = (struct manifest_source){manifest_text(m, run->sources[i].name), run->sources[i].samples};
 		if (!sources[i].name)
 			return false;
 	}
-	for (int i = 0; i < run->setting_count; i++) {
-		const struct config_pair *s = &run->settings[i];
-		settings[i] = (struct config_pair){manifest_text(m, s->key), manifest_text(m, s->value)};
-		if (!settings[i].key || !settings[i].value)
-			return false;
-	}
-	m->run = (struct manifest_run){run->counters, sources, run->source_count, settings, run->setting_count};
-	return true;
+	m->run = *run;
+	m->run.sources = sources;
+	m->run.settings = copy_pairs(m, run->settings, run->setting_count);
+	m->run.tuning = copy_pairs(m, run->tuning, run->tuning_count);
+	return m->run.settings && m->run.tuning;
 }
 
 static int tensor_by_name(const void *a, const void *b)

@@ -39,6 +39,8 @@ struct manifest_run {
 	int source_count;
 	const struct config_pair *settings; /* {"model.layers", "12"} */
 	int setting_count;
+	const struct config_pair *tuning; /* the device's choices (dev/tuning.h) */
+	int tuning_count;
 };
 
 struct manifest_file {

@@ -27,7 +27,10 @@ static bool print_run(cJSON *json, const struct manifest_run *run)
 	cJSON *settings = cJSON_AddObjectToObject(json, "settings");
 	for (int i = 0; i < run->setting_count && good; i++)
 		good = cJSON_AddStringToObject(settings, run->settings[i].key, run->settings[i].value);
-	return good && sources && settings && cJSON_AddObjectToObject(json, "tuning");
+	cJSON *tuning = cJSON_AddObjectToObject(json, "tuning");
+	for (int i = 0; i < run->tuning_count && good; i++)
+		good = cJSON_AddStringToObject(tuning, run->tuning[i].key, run->tuning[i].value);
+	return good && sources && settings && tuning;
 }
 
 static bool print_files(cJSON *json, const struct manifest *m)
@@ -114,12 +117,32 @@ static bool parse_list(const struct parse *p, const cJSON *json, const char *key
 	return *items || no_memory(p);
 }
 
+/* An object of texts. */
+static bool parse_pairs(const struct parse *p, const cJSON *json, const char *key, const struct config_pair **out, int *count)
+{
+	const cJSON *list, *value;
+	void *items;
+	if (!parse_list(p, json, key, true, &list, sizeof **out, &items, count))
+		return false;
+	struct config_pair *pair = items;
+	*out = pair;
+	cJSON_ArrayForEach(value, list) {
+		if (!cJSON_IsString(value))
+			return error_set(p->e, CODE_CHECKPOINT, "%s: \"%.100s\" in \"%s\" is not a text", p->path, value->string, key);
+		pair->key = manifest_text(p->m, value->string);
+		pair->value = manifest_text(p->m, value->valuestring);
+		if (!pair->key || !pair->value)
+			return no_memory(p);
+		pair++;
+	}
+	return true;
+}
+
 static bool parse_run(const struct parse *p, const cJSON *json)
 {
 	struct manifest *m = p->m;
 	struct manifest_counters *c = &m->run.counters;
 	struct manifest_source *source;
-	struct config_pair *setting;
 	const cJSON *list, *value;
 	int64_t version;
 	void *items;
@@ -150,20 +173,8 @@ static bool parse_run(const struct parse *p, const cJSON *json)
 		if (!(source++->name = manifest_text(m, name)))
 			return no_memory(p);
 	}
-	if (!parse_list(p, json, "settings", true, &list, sizeof *setting, &items, &m->run.setting_count))
-		return false;
-	m->run.settings = setting = items;
-	cJSON_ArrayForEach(value, list) {
-		if (!cJSON_IsString(value))
-			return error_set(p->e, CODE_CHECKPOINT, "%s: setting \"%.100s\" is not a text", p->path,
-					 value->string);
-		setting->key = manifest_text(m, value->string);
-		setting->value = manifest_text(m, value->valuestring);
-		if (!setting->key || !setting->value)
-			return no_memory(p);
-		setting++;
-	}
-	return true;
+	return parse_pairs(p, json, "settings", &m->run.settings, &m->run.setting_count) &&
+	       parse_pairs(p, json, "tuning", &m->run.tuning, &m->run.tuning_count);
 }
 
 static int by_file_name(const void *a, const void *b, void *context)

@@ -161,6 +161,8 @@ const struct setting setting_table[] = {
 	 .help = "of each rank; auto: its share of the cores"},
 	{"device", "memory", SETTING_COUNT, AT(device.memory), "auto", "[1, inf)", "auto",
 	 .help = "bytes that each rank may take; auto: what there is"},
+	{"device", "tune", SETTING_BOOL, AT(device.tune), "true",
+	 .help = "time algorithms of matrix products at start; a checkpoint's stand"},
 
 	{"launch", "init_timeout", SETTING_NUMBER, AT(launch.init_timeout), "300", "[0, inf)",
 	 .help = "seconds for all ranks to meet; 0: no limit"},

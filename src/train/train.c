@@ -77,13 +77,17 @@ void train_save(struct train *t)
 	int64_t *taken = calloc((size_t)sources, sizeof *taken);
 	double begin = now();
 
-	check(source && taken);
+	struct config_pair *tuning = calloc((size_t)t->tuning.count + 1, sizeof *tuning);
+	check(source && taken && tuning);
+	for (int i = 0; i < t->tuning.count; i++)
+		tuning[i] = (struct config_pair){t->tuning.list[i].key, t->tuning.list[i].value};
 	data_taken(&t->data, t->scalars.samples, taken);
 	for (int i = 0; i < sources; i++)
 		source[i] = (struct manifest_source){t->data.streams[i].shards[0].path, taken[i]};
 	struct manifest_run m = {
 		.counters = manifest_counters(&t->scalars),
 		.sources = source, .source_count = sources, .settings = settings, .setting_count = pairs,
+		.tuning = tuning, .tuning_count = t->tuning.count,
 	};
 	log_phase("checkpoint");
 	run_compare_ends(&t->run);
@@ -97,6 +101,7 @@ void train_save(struct train *t)
 	config_free_pairs(settings, pairs);
 	free(source);
 	free(taken);
+	free(tuning);
 }
 
 /* What rank 0 writes and shows of a step. */

@@ -27,6 +27,7 @@ struct train {
 	struct console *console;       /* rank 0; NULL elsewhere */
 	struct run run;
 	struct scalars scalars; /* as after the last step */
+	struct tuning tuning;   /* of the device: kept in every checkpoint */
 	double totals[TOTALS];  /* of the last step */
 	int64_t saved_step;     /* of the newest checkpoint; −1: none */
 	double begin;           /* seconds, of the process */

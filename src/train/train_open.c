@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "model/recompute.h"
+#include "train/rehearse.h"
 #include "train/train.h"
 
 static bool agreed(struct comm *world, struct error *e, bool good)
@@ -193,6 +194,7 @@ bool train_open(struct train *t, struct config *config, struct device *dev, stru
 		run_initialise(&t->run);
 	}
 	run_compare_ends(&t->run);
+	rehearse(&t->run, world, &t->found.manifest.run, &t->tuning);
 	if (!open_files(t, e))
 		return false;
 	if (comm_rank(world) == 0)
@@ -207,6 +209,7 @@ void train_close(struct train *t)
 	metrics_close(t->metrics);
 	checkpoint_close(t->saver);
 	run_close(&t->run);
+	tuning_finish(&t->tuning);
 	checkpoint_found_finish(&t->found);
 	data_close(&t->data);
 	*t = (struct train){0};

@@ -112,6 +112,19 @@ static void card_post(struct device *dev, enum queue q, struct work *w)
 	die(CODE_MACHINE, "the emulated card carries no communication");
 }
 
+static bool card_rehearse(struct device *dev, bool on)
+{
+	return false;
+}
+
+static void card_choose(struct device *dev, struct tuning *own, bool timed)
+{
+}
+
+static void card_told(struct device *dev, const struct tuning *choices)
+{
+}
+
 const struct backend backend_card = {
 	.name = "card",
 	.open = card_open,
@@ -130,4 +143,7 @@ const struct backend backend_card = {
 	.copy = card_copy,
 	.zero = card_zero,
 	.post = card_post,
+	.rehearse = card_rehearse,
+	.choose = card_choose,
+	.told = card_told,
 };

@@ -1,4 +1,5 @@
-/* The calls of cuBLASLt that the CUDA backend makes, on the emulator: plain loops in FP32, k ascending. */
+/* The calls of cuBLASLt that the CUDA backend makes, on the emulator: plain loops in FP32. There are OFFERS algorithms: the
+ * i-th adds in i partial sums, k ascending in each, so that another algorithm gives other bits. */
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "runtime.h"
+
+enum { OFFERS = 4 };
 
 struct product {
 	cublasOperation_t a, b;
@@ -55,15 +58,17 @@ static float gelu_slope(float x)
 }
 
 static void multiply(const product &p, const void *a, const matrix &A, const void *b, const matrix &B, float beta, void *d,
-		     const matrix &D)
+		     const matrix &D, int parts)
 {
 	int64_t K = p.a == CUBLAS_OP_N ? A.columns : A.rows;
 	for (int64_t j = 0; j < D.columns; j++)
 		for (int64_t i = 0; i < D.rows; i++) {
-			float z = 0;
+			float z = 0, part[OFFERS] = {};
 			for (int64_t k = 0; k < K; k++)
-				z += get(a, A.type, p.a == CUBLAS_OP_N ? k * A.stride + i : i * A.stride + k) *
+				part[k % parts] += get(a, A.type, p.a == CUBLAS_OP_N ? k * A.stride + i : i * A.stride + k) *
 				     get(b, B.type, p.b == CUBLAS_OP_N ? j * B.stride + k : k * B.stride + j);
+			for (int i = 0; i < parts; i++)
+				z += part[i];
 			if (beta != 0)
 				z += beta * get(d, D.type, j * D.stride + i);
 			if (p.epilogue == CUBLASLT_EPILOGUE_BIAS)
@@ -145,17 +150,31 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, 
 {
 	return CUBLAS_STATUS_SUCCESS;
 }
+size_t cublasLtGetVersion(void)
+{
+	return 130000;
+}
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
 					      cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-					      cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t *result, int *found)
+					      cublasLtMatmulPreference_t, int most, cublasLtMatmulHeuristicResult_t *results,
+					      int *found)
+{
+	for (*found = 0; *found < most && *found < OFFERS; ++*found) {
+		memset(static_cast<void *>(results + *found), 0, sizeof *results);
+		results[*found].algo.data[0] = uint64_t(*found) + 1;
+	}
+	return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+				       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *algorithm,
+				       cublasLtMatmulHeuristicResult_t *result)
 {
 	memset(static_cast<void *>(result), 0, sizeof *result);
-	*found = 1;
-	return CUBLAS_STATUS_SUCCESS;
+	return algorithm->data[0] >= 1 && algorithm->data[0] <= OFFERS ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t p, const void *, const void *a, cublasLtMatrixLayout_t A,
 			      const void *b, cublasLtMatrixLayout_t B, const void *beta, const void *c, cublasLtMatrixLayout_t,
-			      void *d, cublasLtMatrixLayout_t D, const cublasLtMatmulAlgo_t *, void *, size_t, cudaStream_t stream)
+			      void *d, cublasLtMatrixLayout_t D, const cublasLtMatmulAlgo_t *algorithm, void *, size_t, cudaStream_t stream)
 {
 	product how = *own<product>(p);
 	matrix ma = *own<matrix>(A), mb = *own<matrix>(B), md = *own<matrix>(D);
@@ -165,8 +184,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t p, const vo
 	bool library_gelu = how.epilogue == CUBLASLT_EPILOGUE_DGELU;
 	if (ka != kb || rows != md.rows || columns != md.columns || c != d || (library_gelu && how.aux_stride % 8))
 		return CUBLAS_STATUS_INVALID_VALUE;
+	int parts = int(algorithm->data[0]);
+	if (parts < 1 || parts > OFFERS)
+		return CUBLAS_STATUS_INVALID_VALUE;
 	emu_enqueue(stream, [=] {
-		multiply(how, a, ma, b, mb, add, d, md);
+		multiply(how, a, ma, b, mb, add, d, md, parts);
 		return true;
 	});
 	return CUBLAS_STATUS_SUCCESS;

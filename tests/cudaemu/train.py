@@ -1,6 +1,10 @@
 """The whole CUDA backend trains on the emulator, alone and on 2×2×2 ranks, and its curves are the CPU's by the curve rule.
-Usage: train.py MTRAIN MTRAIN-ON-THE-EMULATOR alone|ranks"""
+With "tuned": algorithms that are chosen by timing, which the emulator makes up anew each time, are the same on all ranks that
+share a product, are kept in checkpoints, and are those of the steps behind a resume.
+Usage: train.py MTRAIN MTRAIN-ON-THE-EMULATOR alone|ranks|tuned"""
+import json
 import os
+import shutil
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -25,11 +29,39 @@ def check(r, name, got, honest, right):
         r.expect(holds, "%s: %s: score %.2f" % (name, field, score))
 
 
+def tuned(r, emulated):
+    """Runs that time, resumes of one of them, and a run that does not time."""
+    r.program = emulated
+    base = settings(r, run__steps=4, checkpoint__every=2, checkpoint__load="auto", optimizer__decay_steps=4)
+
+    def manifest(name, step):
+        with open(r.path("runs", name, "checkpoints", "step-%08d" % step, "manifest.json")) as f:
+            return json.load(f)
+
+    straight = r.train("timed", base)
+    tuning = manifest("timed", 2)["tuning"]
+    r.expect(len(tuning) > 10 and all(k.startswith("gemm ") for k in tuning), "%d choices in the checkpoint" % len(tuning))
+    r.expect(len({v.split()[-1] for v in tuning.values()}) > 1, "more than one algorithm was chosen")
+    for attempt in range(2):
+        shutil.rmtree(r.path("runs", "timed", "checkpoints", "step-00000004"))
+        again = r.train("timed", base)
+        for field in ("loss", "grad_norm"):
+            r.expect(rig.curve(again, field) == rig.curve(straight, field), "resumed: the same bits of " + field)
+        r.expect(manifest("timed", 4)["tuning"] == tuning, "the choices stay")
+    first = r.train("untimed", dict(base, **{"device.tune": False}))
+    values = {v.split()[-1] for v in manifest("untimed", 4)["tuning"].values()}
+    r.expect(len(values) == 1, "device.tune = false: the library's first offer everywhere")
+    r.expect(rig.curve(first, "grad_norm") != rig.curve(straight, "grad_norm"), "other algorithms, other bits")
+
+
 def main():
     program, emulated, which = sys.argv[1:]
     r = rig.Rig(program)
     emulated = os.path.abspath(emulated)
     rig.write_shard(r.path("tokens"), rig.text_like(257, 4000))
+    if which == "tuned":
+        tuned(r, emulated)
+        r.finish()
     right = r.train("right", settings(r, precision__compute="fp32"))
     meshes = [{}] if which == "alone" else [{"parallel__tensor": 2, "parallel__pipeline": 2, "parallel__data": 2}]
     ranks = 1 if which == "alone" else 8

@@ -33,9 +33,9 @@ static void save_work(struct member *m)
 	struct checkpoint *c;
 	struct error *e = &j->e[m->rank];
 	struct manifest_source sources[] = {{"web", 3}, {"books", 4}};
-	struct config_pair settings[] = {{"model.layers", "2"}};
+	struct config_pair settings[] = {{"model.layers", "2"}}, tuning[] = {{"gemm fp16 1x2x3", "algorithm 7"}};
 	struct manifest_run run = {
-		{j->step, j->step - 1, j->step * 8, j->step * 64, 4096, 5, 0}, sources, 2, settings, 1};
+		{j->step, j->step - 1, j->step * 8, j->step * 64, 4096, 5, 0}, sources, 2, settings, 1, tuning, 1};
 	layout_build(&s, &j->layout, m, j->small);
 	layout_values(&s, true, false);
 	if (j->change)

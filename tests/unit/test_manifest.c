@@ -7,7 +7,7 @@
 	"{\"version\":1,\"step\":1000,\"updates\":998,\"samples\":32000,\"tokens\":9007199254740991," \
 	"\"loss_scale\":65536,\"good_steps\":12,\"overflows\":0,"                                     \
 	"\"sources\":[{\"name\":\"web\",\"samples\":30000},{\"name\":\"books\",\"samples\":2000}],"   \
-	"\"settings\":{\"model.layers\":\"2\",\"data.train\":\"a, b\"},\"tuning\":{},"
+	"\"settings\":{\"model.layers\":\"2\",\"data.train\":\"a, b\"},\"tuning\":{\"gemm a\":\"7\"},"
 #define FILES                                                                                      \
 	"\"files\":[{\"name\":\"rank-00000.safetensors\",\"bytes\":100,\"xxh3\":\"00000000000000ff\"}," \
 	"{\"name\":\"rank-00001.safetensors\",\"bytes\":200,\"xxh3\":\"ffffffffffffffff\"}],"
@@ -41,6 +41,9 @@ static void check_good(const struct manifest *m)
 	assert_int_equal(m->run.sources[1].samples, 2000);
 	assert_string_equal(manifest_setting(m, "data.train"), "a, b");
 	assert_null(manifest_setting(m, "data.valid"));
+	assert_int_equal(m->run.tuning_count, 1);
+	assert_string_equal(m->run.tuning[0].key, "gemm a");
+	assert_string_equal(m->run.tuning[0].value, "7");
 	assert_int_equal(m->file_count, 2);
 	assert_true(m->files[0].xxh3 == 255 && m->files[1].xxh3 == UINT64_MAX);
 	assert_int_equal(m->files[1].bytes, 200);

@@ -190,6 +190,20 @@ static void cpu_post(struct device *dev, enum queue q, struct work *w)
 	queues_post(&cpu_of(dev)->queues, q, w, dev->timeout);
 }
 
+/* Nothing is loaded late, and each shape has one way. */
+static bool cpu_rehearse(struct device *dev, bool on)
+{
+	return false;
+}
+
+static void cpu_choose(struct device *dev, struct tuning *own, bool timed)
+{
+}
+
+static void cpu_told(struct device *dev, const struct tuning *choices)
+{
+}
+
 const struct backend backend_cpu = {
 	.name = "cpu",
 	.open = cpu_open,
@@ -208,4 +222,7 @@ const struct backend backend_cpu = {
 	.copy = cpu_copy,
 	.zero = cpu_zero,
 	.post = cpu_post,
+	.rehearse = cpu_rehearse,
+	.choose = cpu_choose,
+	.told = cpu_told,
 };

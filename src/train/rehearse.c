@@ -1,0 +1,101 @@
+#include "train/rehearse.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Every chunk forward and backward, in slot 0, without its neighbours. */
+static void perform(struct run *r)
+{
+	struct gpt *g = &r->gpt;
+	struct tensor d = r->step.d[0];
+	for (int i = 0; i < g->chunk_count; i++) {
+		bool last = g->chunks[i].last;
+		gpt_place(g, 0, i, 0, &(struct pass){.training = true});
+		gpt_forward(g, 0, last ? (struct tensor){0} : r->step.y[0], grad_totals(&r->grad), last ? d : (struct tensor){0});
+		if (g->wait_count == 0) {
+			gpt_backward(g, 0, BACKWARD_BOTH, d);
+			continue;
+		}
+		gpt_backward(g, 0, BACKWARD_INPUT, d);
+		gpt_backward(g, 0, BACKWARD_WEIGHT, (struct tensor){0});
+	}
+	gpt_place(g, 0, 0, 0, &(struct pass){0});
+	dev_finish(r->dev, dev_mark(r->dev, Q_COMPUTE));
+}
+
+/* Adds every rank's choices, the lowest rank's first: a key that is there already stays as it is. */
+static void agree(struct tuning *all, const struct tuning *own, struct comm *world)
+{
+	int ranks = comm_size(world), most = 0, *counts = calloc((size_t)ranks, sizeof *counts);
+	check(counts);
+	comm_host_gather(world, counts, &own->count, sizeof own->count);
+	for (int i = 0; i < ranks; i++)
+		most = counts[i] > most ? counts[i] : most;
+	size_t bytes = (size_t)most * sizeof(struct tuning_choice);
+	struct tuning_choice *mine = calloc((size_t)most + 1, sizeof *mine), *lists = calloc((size_t)ranks, bytes + 1);
+	check(mine && lists);
+	if (own->count)
+		memcpy(mine, own->list, (size_t)own->count * sizeof *mine);
+	comm_host_gather(world, lists, mine, bytes);
+	for (int i = 0; i < ranks; i++)
+		for (int k = 0; k < counts[i]; k++) {
+			const struct tuning_choice *c = &lists[i * most + k];
+			if (!tuning_find(all, c->key))
+				tuning_set(all, c->key, c->value);
+		}
+	free(mine);
+	free(lists);
+	free(counts);
+}
+
+/* What the checkpoint has beside: another mesh's products. What it had otherwise cannot be used on this device. */
+static void keep(struct tuning *all, const struct tuning *before)
+{
+	bool other = false;
+	for (int i = 0; i < before->count; i++) {
+		const char *value = tuning_find(all, before->list[i].key);
+		other = other || (value && strcmp(value, before->list[i].value) != 0);
+		if (!value)
+			tuning_set(all, before->list[i].key, before->list[i].value);
+	}
+	if (other && log_rank() == 0)
+		log_warn("the checkpoint's algorithms of matrix products are another library's or card's: chosen anew, so losses may "
+			 "differ in their last bits from those that would have followed");
+}
+
+void rehearse(struct run *r, struct comm *world, const struct manifest_run *checkpoint, struct tuning *agreed)
+{
+	struct tuning before = {0}, own = {0};
+	double begin = now();
+
+	for (int i = 0; i < checkpoint->tuning_count; i++)
+		if (strlen(checkpoint->tuning[i].key) < TUNING_KEY && strlen(checkpoint->tuning[i].value) < TUNING_VALUE)
+			tuning_set(&before, checkpoint->tuning[i].key, checkpoint->tuning[i].value);
+	if (!dev_rehearse(r->dev, true)) {
+		*agreed = before;
+		return;
+	}
+	log_phase("rehearsal");
+	dev_told(r->dev, &before);
+	perform(r);
+	dev_choose(r->dev, &own, r->config->device.tune);
+	agree(agreed, &own, world);
+	keep(agreed, &before);
+	dev_told(r->dev, agreed);
+	dev_rehearse(r->dev, false);
+	log_phase(NULL);
+	log_info("rehearsed in %.1f s: algorithms of %d matrix products %s", now() - begin, agreed->count,
+		 before.count ? "as the checkpoint has them" : r->config->device.tune ? "timed" : "as the library offers them");
+	tuning_finish(&own);
+	tuning_finish(&before);
+}
