@@ -10,7 +10,7 @@
  *   - barriers that not all threads of a block reach, or reach at different places;
  *   - shuffles and votes whose mask leaves out the caller, names lanes that do not come, or whose source lane is out;
  *   - asynchronous copies that are read before they were waited for (they arrive only then).
- *   - device memory that the host touches where it was taken through the runtime (a segmentation fault);
+ *   - device memory that the host touches where it was taken through the runtime (a segmentation fault), but for large blocks;
  *   - copies that take device for host memory or the other way round, and copies of host memory that is not pinned behind
  *     work that only the host can push on, where a card would hold the host for ever.
  * The access checks need the kernels to be compiled with -fsanitize=thread, whose calls the emulator answers itself

@@ -17,6 +17,8 @@
 #endif
 
 static const size_t HEAP = size_t(1) << 30;
+/* Large blocks, which are workspaces, lie in the second half, which stays open to the host: closing many pages takes time. */
+static const size_t CLOSED = HEAP / 2, LARGE = size_t(16) << 20;
 enum { GAP = 256 };
 
 static char *heap, *shadow;
@@ -26,7 +28,7 @@ static bool guarded, opened;
 
 static void protect(int how)
 {
-	if (heap && mprotect(heap, HEAP, how) != 0)
+	if (heap && mprotect(heap, CLOSED, how) != 0)
 		abort();
 }
 
@@ -68,13 +70,15 @@ void *emu_take(size_t bytes)
 		heap = static_cast<char *>(reserve(HEAP));
 		shadow = static_cast<char *>(reserve(HEAP));
 	}
-	char *at = heap + GAP;
+	char *at = heap + (bytes >= LARGE ? CLOSED : 0) + GAP, *end = heap + (bytes >= LARGE ? HEAP : CLOSED);
 	for (auto &t : taken) { /* the first gap that is wide enough */
+		if (t.first < at - GAP || t.first >= end)
+			continue;
 		if (size_t(t.first - at) >= bytes + GAP && t.first > at)
 			break;
 		at = t.first + (t.second + 2 * GAP - 1) / GAP * GAP;
 	}
-	if (at + bytes + GAP > heap + HEAP)
+	if (at + bytes + GAP > end)
 		return nullptr;
 	taken[at] = bytes;
 	ASAN_UNPOISON_MEMORY_REGION(at, bytes);
