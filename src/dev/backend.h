@@ -4,7 +4,7 @@
  * hole. device.c and ops.c are the thin layer between: they check every call and pass it on, so an implementer may rely
  * on shapes, types and limits as the book of ops states them.
  *
- * Used by implementers (cpu/, cuda/) and by transports, never by the model. */
+ * Used by implementers (cpu/, cost/, cuda/) and by transports, never by the model. */
 #ifndef MTRAIN_DEV_BACKEND_H
 #define MTRAIN_DEV_BACKEND_H
 
@@ -48,6 +48,8 @@ struct backend {
 	void (*read)(struct device *dev, enum queue q, void *to, const void *from, size_t bytes);
 	void (*copy)(struct device *dev, enum queue q, void *to, const void *from, size_t bytes);
 	void (*zero)(struct device *dev, enum queue q, void *to, size_t bytes);
+	bool (*begin)(struct device *dev, const struct stretch *s); /* of a device that computes: dev_begin_always */
+	void (*end)(struct device *dev);                            /* dev_end_nothing */
 	void (*post)(struct device *dev, enum queue q, struct work *w); /* transports: queue an item */
 	/* dev_rehearse, dev_choose, dev_told. */
 	bool (*rehearse)(struct device *dev, bool on);
@@ -64,6 +66,7 @@ struct device {
 	size_t workspace;
 	size_t room; /* bytes that were free when it was opened; 0: not known */
 	int threads;
+	bool again; /* dev_again */
 	char text[96];
 	char identity[96]; /* equal on two ranks where they share one piece of hardware; "": it means nothing */
 	void *impl;
@@ -72,6 +75,9 @@ struct device {
 	void (*watch)(struct device *dev, bool late);
 	void *watched;
 };
+
+bool dev_begin_always(struct device *dev, const struct stretch *s);
+void dev_end_nothing(struct device *dev);
 
 /* For transports whose work is driven from the host: queues w on q. */
 void dev_post(struct device *dev, enum queue q, struct work *w);

@@ -155,6 +155,30 @@ void dev_zero(struct device *dev, enum queue q, struct tensor t)
 	dev->backend->zero(dev, q, t.data, tensor_bytes(t));
 }
 
+bool dev_begin(struct device *dev, const struct stretch *s)
+{
+	return dev->backend->begin(dev, s);
+}
+
+void dev_end(struct device *dev)
+{
+	dev->backend->end(dev);
+}
+
+bool dev_begin_always(struct device *dev, const struct stretch *s)
+{
+	return true;
+}
+
+void dev_end_nothing(struct device *dev)
+{
+}
+
+void dev_again(struct device *dev, bool again)
+{
+	dev->again = again;
+}
+
 struct scalars *dev_scalars(struct device *dev)
 {
 	return dev->scalars;

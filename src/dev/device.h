@@ -93,6 +93,21 @@ void dev_read(struct device *dev, enum queue q, void *to_host, struct tensor fro
 void dev_copy(struct device *dev, enum queue q, struct tensor to, struct tensor from); /* same type and count */
 void dev_zero(struct device *dev, enum queue q, struct tensor t);
 
+/* A stretch of a step. Stretches of one name, chunk and variant are alike: they queue the same work on other data. */
+struct stretch {
+	const char *name; /* "forward", … a literal */
+	int chunk, micro; /* of the model, of the step; 0 where it means nothing */
+	int variant;
+};
+
+/* Begins one; true: carry it out and end it. The counting device (cost/) records each kind once: for one that it has, it
+ * says false, and the caller leaves it out. They do not nest. */
+bool dev_begin(struct device *dev, const struct stretch *s);
+void dev_end(struct device *dev);
+
+/* Whether what is queued from now on computes again what was thrown away. Counted, nothing else. */
+void dev_again(struct device *dev, bool again);
+
 /* The scalars in device memory (ops read them there), and queued copies to and from the host. */
 struct scalars *dev_scalars(struct device *dev);
 void dev_write_scalars(struct device *dev, enum queue q, const struct scalars *from_host);

@@ -1,5 +1,13 @@
 #include "dev/op_cost.h"
 
+const char *op_name(enum op_id op)
+{
+#define OP_NAME(name) #name,
+	static const char *const names[OP_COUNT] = {OPS(OP_NAME)};
+#undef OP_NAME
+	return names[op];
+}
+
 /* Bytes of tensors, those left out being none: BYTES(a->x, a->y). */
 #define BYTES(...) bytes_of((struct tensor[]){__VA_ARGS__}, sizeof((struct tensor[]){__VA_ARGS__}) / sizeof(struct tensor))
 

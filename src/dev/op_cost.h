@@ -20,6 +20,12 @@ struct op_cost {
 	double bytes;
 };
 
+#define OP_ID(name) OP_##name,
+enum op_id { OPS(OP_ID) OP_COUNT };
+#undef OP_ID
+
+const char *op_name(enum op_id op);
+
 #define OP_COST(name) struct op_cost op_cost_##name(const struct op_##name *a);
 OPS(OP_COST)
 #undef OP_COST

@@ -163,7 +163,9 @@ void block_backward(const struct block *b, enum backward_parts parts, struct blo
 		weight_backward(b, s);
 		return;
 	}
+	dev_again(b->env->dev, true);
 	compute(b, s, w, ~s->kept, pass);
+	dev_again(b->env->dev, false);
 	struct tensor dm = branch_backward(b, &b->down, w, d, dropout_at(b, pass, DROPOUT_MLP_OUT), split);
 	mlp_backward(b, parts, s, w, dm);
 	linear_column_backward(&b->up, parts, w->rows, w->dpre, s->n2);

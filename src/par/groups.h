@@ -22,4 +22,8 @@ struct groups {
 bool groups_open(struct groups *g, struct comm *world, const struct mesh *mesh, struct error *e);
 void groups_close(struct groups *g);
 
+/* Rank and size of this rank of a struct mesh in the group of that name, from the mesh alone: for groups that are counted
+ * and not started (comm/count.h). */
+void groups_place(const void *mesh, const char *name, int *rank, int *size);
+
 #endif

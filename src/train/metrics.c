@@ -134,11 +134,10 @@ static bool begin(struct metrics *m, const char *kind, int64_t step)
 }
 
 /* A full disk must not end the run, nor leave half a line in the middle of the file. */
-static void end(struct metrics *m)
+static void write_line(struct metrics *m, const char *line, size_t bytes)
 {
-	add(m, "}\n");
 	off_t before = lseek(m->fd, 0, SEEK_END);
-	if (file_write_all(m->fd, m->line, m->used))
+	if (file_write_all(m->fd, line, bytes))
 		return;
 	int reason = errno;
 	if (before < 0 || ftruncate(m->fd, before) != 0) {
@@ -148,6 +147,12 @@ static void end(struct metrics *m)
 	if (!m->warned)
 		log_warn("metrics.jsonl: %s; training goes on, lines are missing", strerror(reason));
 	m->warned = true;
+}
+
+static void end(struct metrics *m)
+{
+	add(m, "}\n");
+	write_line(m, m->line, m->used);
 }
 
 void metrics_step(struct metrics *m, const struct metrics_step *line)
@@ -193,6 +198,17 @@ void metrics_start(struct metrics *m, int ranks, const char *device)
 	add_count(m, "ranks", ranks);
 	add_text(m, "device", device);
 	end(m);
+}
+
+void metrics_ledger(struct metrics *m, int64_t step, const char *ranks)
+{
+	char *line;
+	if (!begin_event(m, "ledger", step))
+		return;
+	int n = asprintf(&line, "%.*s,\"ranks\":%s}\n", (int)m->used, m->line, ranks);
+	check(n > 0);
+	write_line(m, line, (size_t)n);
+	free(line);
 }
 
 void metrics_resume(struct metrics *m, int64_t step, const char *checkpoint)

@@ -45,6 +45,9 @@ void metrics_eval(struct metrics *m, int64_t step, double loss); /* and perplexi
 void metrics_start(struct metrics *m, int ranks, const char *device);         /* "start": ranks, device */
 void metrics_resume(struct metrics *m, int64_t step, const char *checkpoint); /* "resume": checkpoint */
 
+/* "ledger": ranks, a JSON array (ledger.h). */
+void metrics_ledger(struct metrics *m, int64_t step, const char *ranks);
+
 /* "checkpoint": seconds it took; error, unless failure is NULL. */
 void metrics_checkpoint(struct metrics *m, int64_t step, const char *failure, double seconds);
 

@@ -206,6 +206,13 @@ void run_initialise(struct run *r)
 	dev_finish(r->dev, dev_mark(r->dev, Q_COMPUTE));
 }
 
+void run_step(struct run *r, const struct feed *feed, int64_t sample, bool stop)
+{
+	step_train(&r->step, feed, sample, grad_totals(&r->grad));
+	grad_reduce(&r->grad, stop);
+	optim_update(&r->optim);
+}
+
 void run_compare_ends(struct run *r)
 {
 	const struct param *tied = r->grad.tied;

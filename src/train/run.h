@@ -53,6 +53,10 @@ void run_initialise(struct run *r);
 /* The scalars that a run starts with. */
 struct scalars run_scalars(const struct config *config);
 
+/* A training step from global sample `sample` on: schedule, gradient reduction and verdict, update. `stop`: this rank asks
+ * for a stop. What came of it is in the device's scalars and in grad_totals. Collective. */
+void run_step(struct run *r, const struct feed *feed, int64_t sample, bool stop);
+
 /* Compares the token table's copies on the first and the last stage. Collective. Ends the job where they differ. */
 void run_compare_ends(struct run *r);
 

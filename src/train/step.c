@@ -87,18 +87,31 @@ static struct mark exchange(struct step *s, const struct action *a)
 struct job {
 	const struct feed *feed;
 	int64_t sample; /* global, of the first micro-batch */
+	int micros;
 	bool training;
 	struct tensor totals;
 };
 
+/* Whether to carry out this part of an action. A chunk's first and last micro-batch may do more than the others. */
+static bool begin(struct step *s, const char *name, const struct action *a, const struct job *job)
+{
+	log_phase(name);
+	return dev_begin(s->gpt->env.dev, &(struct stretch){
+		.name = name, .chunk = a->chunk, .micro = a->micro,
+		.variant = (a->micro == 0 ? 1 : 0) | (a->micro == job->micros - 1 ? 2 : 0),
+	});
+}
+
 static void load(struct step *s, const struct action *a, const struct job *job)
 {
 	int64_t offset = ((int64_t)a->micro * s->data_size + s->data_rank) * s->gpt->env.batch;
-	log_phase("data");
 	gpt_place(s->gpt, a->slot, a->chunk, a->input, &(struct pass){
-		.sample = offset, .training = job->training, .last = job->training && a->micro == s->micros - 1,
+		.sample = offset, .training = job->training, .last = job->training && a->micro == job->micros - 1,
 	});
+	if (!begin(s, "data", a, job))
+		return;
 	batch_load(&s->batch, job->feed, job->sample + offset, a->slot);
+	dev_end(s->gpt->env.dev);
 }
 
 static enum backward_parts parts_of(enum action_kind kind)
@@ -106,6 +119,15 @@ static enum backward_parts parts_of(enum action_kind kind)
 	if (kind == ACTION_BACKWARD)
 		return BACKWARD_BOTH;
 	return kind == ACTION_BACKWARD_INPUT ? BACKWARD_INPUT : BACKWARD_WEIGHT;
+}
+
+static const char *name_of(enum action_kind kind)
+{
+	static const char *const names[] = {
+		[ACTION_FORWARD] = "forward", [ACTION_BACKWARD] = "backward", [ACTION_BACKWARD_INPUT] = "backward input",
+		[ACTION_BACKWARD_WEIGHT] = "backward weight", [ACTION_EXCHANGE] = "exchange",
+	};
+	return names[kind];
 }
 
 static void carry_out(struct step *s, const struct schedule *list, struct mark *ended, const struct job *job)
@@ -116,19 +138,21 @@ static void carry_out(struct step *s, const struct schedule *list, struct mark *
 	for (int i = 0; i < list->count; i++) {
 		const struct action *a = &list->actions[i];
 		if (a->kind == ACTION_EXCHANGE) {
-			log_phase("exchange");
+			log_phase(name_of(a->kind));
 			ended[exchanges++] = exchange(s, a);
 			continue;
 		}
 		if (a->kind == ACTION_FORWARD)
 			load(s, a, job);
-		log_phase(a->kind == ACTION_FORWARD ? "forward" : "backward");
 		if (a->after > 0)
 			dev_wait(g->env.dev, Q_COMPUTE, ended[a->after - 1]);
+		if (!begin(s, name_of(a->kind), a, job))
+			continue;
 		if (a->kind == ACTION_FORWARD)
 			gpt_forward(g, a->slot, named(s->y, a->output), job->totals, named(s->d, a->gradient));
 		else
 			gpt_backward(g, a->slot, parts_of(a->kind), named(s->d, a->gradient));
+		dev_end(g->env.dev);
 	}
 	log_phase(NULL);
 }
@@ -136,7 +160,7 @@ static void carry_out(struct step *s, const struct schedule *list, struct mark *
 void step_train(struct step *s, const struct feed *feed, int64_t sample, struct tensor totals)
 {
 	struct gpt *g = s->gpt;
-	struct job job = {.feed = feed, .sample = sample, .training = true, .totals = totals};
+	struct job job = {.feed = feed, .sample = sample, .micros = s->micros, .training = true, .totals = totals};
 
 	dev_zero(g->env.dev, Q_COMPUTE, memory_whole(s->memory, MEMORY_GRADIENTS, dtype_sum(g->env.dtype)));
 	dev_zero(g->env.dev, Q_COMPUTE, totals);
@@ -148,7 +172,7 @@ void step_evaluate(struct step *s, const struct feed *feed, int micros, struct t
 	struct schedule_options o = {
 		.kind = SCHEDULE_FORWARD, .stages = s->stages, .stage = s->stage, .chunks = s->chunks, .micros = micros,
 	};
-	struct job job = {.feed = feed, .totals = totals};
+	struct job job = {.feed = feed, .micros = micros, .totals = totals};
 	struct schedule list;
 
 	schedule_make(&list, &o);

@@ -37,9 +37,7 @@ static void step(struct train *t)
 	struct run *r = &t->run;
 	const struct feed feed = {read_train, &t->data};
 
-	step_train(&r->step, &feed, t->scalars.samples, grad_totals(&r->grad));
-	grad_reduce(&r->grad, control_stop_requested());
-	optim_update(&r->optim);
+	run_step(r, &feed, t->scalars.samples, control_stop_requested());
 	dev_read_scalars(t->dev, Q_COMPUTE, &t->scalars);
 	grad_totals_read(&r->grad, t->totals);
 }

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "model/recompute.h"
+#include "train/ledger.h"
 #include "train/rehearse.h"
 #include "train/train.h"
 
@@ -171,6 +172,30 @@ static void tell_start(struct train *t)
 		metrics_resume(t->metrics, t->scalars.step, t->found.path);
 }
 
+/* What a step takes, of one rank of each pipeline stage: those on rank 0's line. */
+static void write_ledger(struct train *t)
+{
+	struct comm *pipe = t->run.groups.pipe;
+	int stages = comm_size(pipe);
+	struct ledger *mine = calloc(1, sizeof *mine), *all = calloc((size_t)stages, sizeof *all);
+	check(mine && all);
+	ledger_of_run(mine, &t->run);
+	comm_host_gather(pipe, all, mine, sizeof *mine);
+	if (t->metrics) {
+		cJSON *ranks = cJSON_CreateArray();
+		check(ranks);
+		for (int i = 0; i < stages; i++)
+			cJSON_AddItemToArray(ranks, ledger_json(&all[i]));
+		char *text = cJSON_PrintUnformatted(ranks);
+		check(text);
+		metrics_ledger(t->metrics, t->scalars.step, text);
+		free(text);
+		cJSON_Delete(ranks);
+	}
+	free(mine);
+	free(all);
+}
+
 bool train_open(struct train *t, struct config *config, struct device *dev, struct comm *world, const char *program,
 		struct error *e)
 {
@@ -199,6 +224,7 @@ bool train_open(struct train *t, struct config *config, struct device *dev, stru
 		return false;
 	if (comm_rank(world) == 0)
 		tell_start(t);
+	write_ledger(t);
 	log_phase(NULL);
 	return true;
 }

@@ -3,10 +3,11 @@
  *
  * Overflow: one forced at steps 0, 1 and n skips exactly that step on every rank. The run is compared with
  * one that never sees that step's samples: the weights that follow are the same bits.
- * Count: collectives and bytes of a step, slots, bytes of arenas. */
+ * Count: collectives and bytes of a step, slots, bytes of arenas; and the ledger, which the counting device makes, has the
+ * same calls and bytes in every group. */
 #include "../launch/job.h"
 #include "base/rng.h"
-#include "train/run.h"
+#include "train/ledger.h"
 
 #include <math.h>
 #include <xxhash.h>
@@ -395,6 +396,42 @@ static void count(struct rig *r)
 	expect_count("bytes of activations", (int64_t)run->memory.arena[MEMORY_ACTIVATIONS].used, activations(run));
 }
 
+static void expect_ledger(const struct ledger *l, const struct comm *c, const struct comm_count *before)
+{
+	static const struct ledger_group none;
+	const struct ledger_group *g = ledger_find(l, comm_name(c));
+	struct comm_count after = comm_count(c);
+	g = g ? g : &none;
+	for (int i = 0; i < COMM_CALLS; i++) {
+		expect_count("calls in the ledger", g->count.calls[i], after.calls[i] - before->calls[i]);
+		expect_count("bytes in the ledger", g->count.bytes[i], after.bytes[i] - before->bytes[i]);
+	}
+}
+
+/* A real step against the counted one. */
+static void count_ledger(struct rig *r)
+{
+	struct groups *g = &r->run.groups;
+	struct comm *comms[] = {g->world, g->tensor, g->context, g->data, g->pipe, g->ends};
+	enum { COUNT = sizeof comms / sizeof *comms };
+	struct comm_count before[COUNT];
+	struct ledger l;
+	struct scalars s;
+	double totals[TOTALS];
+	for (int i = 0; i < COUNT; i++)
+		if (comms[i])
+			before[i] = comm_count(comms[i]);
+	one_step(&r->run, &s, totals);
+	ledger_of_run(&l, &r->run);
+	for (int i = 0; i < COUNT; i++)
+		if (comms[i])
+			expect_ledger(&l, comms[i], &before[i]);
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		expect_count(memory_name((enum memory_kind)k), l.arena[k], (int64_t)r->run.memory.arena[k].used);
+	const struct gpt *gpt = &r->run.gpt;
+	expect_count("token ids", l.ids, gpt->slot_count * (2 * gpt->first + gpt->last) * bytes(gpt->env.tokens, 4));
+}
+
 int main(int argc, char **argv)
 {
 	struct rig r = {0};
@@ -416,6 +453,7 @@ int main(int argc, char **argv)
 	for (int at = 0; at < STEPS; at += at < 1 ? 1 : STEPS / 2)
 		overflow_at(&r, at);
 	count(&r);
+	count_ledger(&r);
 	int all[64];
 	comm_host_gather(r.job.world, all, &failures, sizeof failures);
 	run_close(&r.run);

@@ -1,0 +1,24 @@
+/* cost.h: the device that computes nothing and counts everything.
+ *
+ * It fills the same tables as the others, so the real build code and the real step run on it: memory is made-up
+ * addresses that nobody may touch, an op is a line in a record (record.h), and a read of device memory gives zeros, of the
+ * scalars a fixed answer: no overflow, norm 1. So a plan cannot drift from the run. Any rank of any mesh can be counted in
+ * one process, with the counting transport (comm/count.c).
+ *
+ * Used by the ledger and the planner. It is in no list of backends: nothing trains on it. */
+#ifndef MTRAIN_DEV_COST_COST_H
+#define MTRAIN_DEV_COST_COST_H
+
+#include "dev/backend.h"
+#include "dev/cost/record.h"
+
+extern const struct backend backend_cost;
+
+/* The record of what was queued since the device was opened, or since cost_forget; marks from before still count. */
+struct record *cost_record(const struct device *dev);
+void cost_forget(struct device *dev);
+
+/* What dev_workspace says from the next dev_reserve on; 0 at first. */
+void cost_set_workspace(struct device *dev, size_t bytes);
+
+#endif

@@ -1,0 +1,154 @@
+#include "train/ledger.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+
+static struct ledger_group *group_of(struct ledger *l, const char *name, int ranks)
+{
+	for (int i = 0; i < l->groups; i++)
+		if (strcmp(l->group[i].name, name) == 0)
+			return &l->group[i];
+	check(l->groups < LEDGER_GROUPS);
+	struct ledger_group *g = &l->group[l->groups++];
+	snprintf(g->name, sizeof g->name, "%s", name);
+	g->ranks = ranks;
+	return g;
+}
+
+const struct ledger_group *ledger_find(const struct ledger *l, const char *group)
+{
+	for (int i = 0; i < l->groups; i++)
+		if (strcmp(l->group[i].name, group) == 0)
+			return &l->group[i];
+	return NULL;
+}
+
+static void add(void *context, const struct record_item *item)
+{
+	struct ledger *l = context;
+	if (item->kind == RECORD_OP) {
+		struct ledger_op *op = &l->op[item->what];
+		op->calls++;
+		op->flops += item->cost.flops;
+		op->again += item->cost.again;
+		op->bytes += item->cost.bytes;
+		l->flops += item->cost.flops;
+		l->again += item->cost.again;
+	}
+	if (item->kind == RECORD_COMM) {
+		struct ledger_group *g = group_of(l, item->group, item->ranks);
+		g->count.calls[item->what]++;
+		g->count.bytes[item->what] += (int64_t)item->cost.bytes;
+	}
+}
+
+/* What gpt_build takes from activation memory, by what it is for. */
+static void count_saved(struct ledger *l, const struct gpt *g)
+{
+	struct block_row rows[BLOCK_TENSORS];
+	int64_t kept_inputs = g->input_count < g->slot_count ? g->input_count : g->slot_count;
+
+	block_rows(rows, &g->chunks[0].blocks[0]);
+	for (int64_t i = 0; i < g->positions; i++)
+		for (int t = BLOCK_X + 1; t < BLOCK_TENSORS; t++) {
+			bool kept = g->slots[0].blocks[i].kept >> t & 1;
+			l->saved[t] += kept ? (int64_t)rows[t].bytes * g->slot_count : 0;
+			l->waiting += kept ? 0 : (int64_t)rows[t].bytes * g->wait_count;
+		}
+	l->saved[BLOCK_X] = (int64_t)rows[BLOCK_X].bytes * ((g->positions - 1) * g->slot_count + kept_inputs);
+	l->ids = l->arena[MEMORY_ACTIVATIONS] - l->waiting;
+	for (int t = 0; t < BLOCK_TENSORS; t++) {
+		l->ids -= l->saved[t];
+		snprintf(l->saved_name[t], LEDGER_NAME, "%s", rows[t].name);
+	}
+}
+
+void ledger_make(struct ledger *l, const struct counted *c, const struct record *record)
+{
+	*l = (struct ledger){.rank = c->mesh.rank, .stage = c->mesh.at[AXIS_PIPELINE], .workspace = (int64_t)dev_workspace(c->dev)};
+	record_each(record, add, l);
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		l->arena[k] = (int64_t)c->run.memory.arena[k].used;
+	count_saved(l, &c->run.gpt);
+}
+
+void ledger_of_run(struct ledger *l, const struct run *run)
+{
+	struct counted *c = malloc(sizeof *c);
+	struct error e;
+	check(c);
+	if (!counted_open(c, run->config, &run->mesh, dev_workspace(run->dev), &e))
+		die(e.code, "%s", e.text);
+	ledger_make(l, c, counted_step(c));
+	counted_close(c);
+	free(c);
+}
+
+static cJSON *object(cJSON *parent, const char *name)
+{
+	cJSON *o = cJSON_AddObjectToObject(parent, name);
+	check(o);
+	return o;
+}
+
+static void number(cJSON *o, const char *name, double value)
+{
+	check(json_add_number(o, name, value));
+}
+
+static void count(cJSON *o, const char *name, int64_t value)
+{
+	check(json_add_count(o, name, value));
+}
+
+static void traffic(cJSON *parent, const struct ledger *l)
+{
+	static const char *const calls[COMM_CALLS] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "exchange"};
+	cJSON *all = object(parent, "traffic");
+	for (int i = 0; i < l->groups; i++) {
+		const struct ledger_group *g = &l->group[i];
+		cJSON *o = object(all, g->name);
+		count(o, "ranks", g->ranks);
+		for (int k = 0; k < COMM_CALLS; k++) {
+			if (g->count.calls[k] == 0)
+				continue;
+			cJSON *call = object(o, calls[k]);
+			count(call, "calls", g->count.calls[k]);
+			count(call, "bytes", g->count.bytes[k]);
+		}
+	}
+}
+
+cJSON *ledger_json(const struct ledger *l)
+{
+	cJSON *all = cJSON_CreateObject();
+	check(all);
+	count(all, "rank", l->rank);
+	count(all, "pipeline_stage", l->stage);
+	number(all, "flops", l->flops);
+	number(all, "flops_again", l->again);
+	cJSON *ops = object(all, "ops");
+	for (int i = 0; i < OP_COUNT; i++) {
+		if (l->op[i].calls == 0)
+			continue;
+		cJSON *o = object(ops, op_name((enum op_id)i));
+		count(o, "calls", l->op[i].calls);
+		number(o, "flops", l->op[i].flops);
+		number(o, "flops_again", l->op[i].again);
+		number(o, "bytes", l->op[i].bytes);
+	}
+	traffic(all, l);
+	cJSON *saved = object(all, "saved_activations");
+	for (int t = 0; t < BLOCK_TENSORS; t++)
+		count(saved, l->saved_name[t], l->saved[t]);
+	count(saved, "waiting", l->waiting);
+	count(saved, "ids", l->ids);
+	cJSON *arenas = object(all, "arenas");
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		count(arenas, memory_name((enum memory_kind)k), l->arena[k]);
+	count(arenas, "workspace", l->workspace);
+	return all;
+}
