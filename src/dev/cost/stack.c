@@ -1,0 +1,103 @@
+#include "dev/cost/stack.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/inifile.h"
+#include "base/text.h"
+#include "dev/cost/builtin.h"
+
+struct row {
+	const char *section, *key;
+	size_t offset; /* switch: a bool, fitted: a double */
+};
+
+#define SWITCH(field) {"switch", #field, offsetof(struct stack, field)}
+#define FITTED(field) {"fitted", #field, offsetof(struct stack, field)}
+static const struct row rows[] = {
+	SWITCH(unfused_attention), SWITCH(selective_attention), SWITCH(even_stages), SWITCH(fp16_gradients),
+	SWITCH(synchronous_exchange), SWITCH(no_overlap), SWITCH(whole_recompute), SWITCH(unfused_optimizer), SWITCH(scatter_gather),
+	FITTED(product_time), FITTED(memory_time), FITTED(communication_time), FITTED(op_us), FITTED(overhead_gib),
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+struct reading {
+	struct stack *s;
+	const char *path;
+	bool given[ROWS];
+	int fitted;
+};
+
+static bool set(const struct row *r, struct reading *reading, const struct inifile_entry *x, struct error *e)
+{
+	char *field = (char *)reading->s + r->offset;
+	double number;
+	bool on;
+	if (strcmp(r->section, "switch") == 0) {
+		if (!text_to_bool(x->value, &on))
+			return error_set(e, CODE_USAGE, "%s:%d: %s = %s: must be true or false", reading->path, x->line, x->key, x->value);
+		memcpy(field, &on, sizeof on);
+		return true;
+	}
+	if (!text_to_number(x->value, &number) || number < 0)
+		return error_set(e, CODE_USAGE, "%s:%d: %s = %s: must be a number of at least 0", reading->path, x->line, x->key, x->value);
+	memcpy(field, &number, sizeof number);
+	reading->fitted += !reading->given[r - rows];
+	reading->given[r - rows] = true;
+	if (reading->fitted > STACK_FITTED)
+		return error_set(e, CODE_USAGE, "%s:%d: %s: a stack fits at most %d constants", reading->path, x->line, x->key,
+				 STACK_FITTED);
+	return true;
+}
+
+static bool text(char *to, size_t room, const struct reading *r, const struct inifile_entry *x, struct error *e)
+{
+	size_t length = strlen(x->value);
+	if (length >= room)
+		return error_set(e, CODE_USAGE, "%s:%d: %s: has %zu bytes, %zu are the most", r->path, x->line, x->key, length, room - 1);
+	memcpy(to, x->value, length + 1);
+	return true;
+}
+
+static bool entry(void *context, const struct inifile_entry *x, struct error *e)
+{
+	struct reading *r = context;
+	const char *keys[ROWS];
+	for (int i = 0; i < ROWS; i++) {
+		keys[i] = rows[i].key;
+		if (strcmp(rows[i].section, x->section) == 0 && strcmp(rows[i].key, x->key) == 0)
+			return set(&rows[i], r, x, e);
+	}
+	if (strcmp(x->section, "stack") == 0 && strcmp(x->key, "name") == 0)
+		return text(r->s->name, sizeof r->s->name, r, x, e);
+	if (strcmp(x->section, "fit") == 0 && strcmp(x->key, "rows") == 0)
+		return text(r->s->fit, sizeof r->s->fit, r, x, e);
+	const char *near = text_nearest(x->key, keys, ROWS);
+	return error_set(e, CODE_USAGE, "%s:%d: unknown key '%s' in [%s]%s%s%s", r->path, x->line, x->key, x->section,
+			 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+bool stack_load(struct stack *s, const char *name, struct error *e)
+{
+	const char *built_in = builtin_find("stack", name);
+	struct reading r = {.s = s, .path = name};
+	char *data = NULL, list[400];
+	size_t size = built_in ? strlen(built_in) : 0;
+
+	*s = (struct stack){.product_time = 1, .memory_time = 1, .communication_time = 1, .overhead_gib = -1};
+	snprintf(s->name, sizeof s->name, "%s", name);
+	if (!built_in && !file_exists(name)) {
+		const char *near = builtin_nearest("stack", name);
+		return error_set(e, CODE_USAGE, "--stack %s: there is no such file, and none of that name is built in%s%s%s (%s)", name,
+				 near ? "; did you mean " : "", near ? near : "", near ? "?" : "",
+				 builtin_list("stack", list, sizeof list));
+	}
+	if (!built_in && !file_read(name, &data, &size, CODE_USAGE, e))
+		return false;
+	bool good = inifile_read(name, built_in ? built_in : data, size, entry, &r, e);
+	free(data);
+	return good;
+}
