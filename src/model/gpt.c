@@ -15,6 +15,15 @@ static unsigned kept_at(const struct gpt_options *o, int64_t i)
 	return o->kept ? o->kept[i] : BLOCK_ALL;
 }
 
+const struct block *gpt_block(const struct gpt *g)
+{
+	for (int i = 0; i < g->chunk_count; i++)
+		if (g->chunks[i].layers > 0)
+			return &g->chunks[i].blocks[0];
+	check(false);
+	return NULL;
+}
+
 static void build_slot(struct gpt *g, struct gpt_slot *s, const struct gpt_options *o, struct memory *memory)
 {
 	struct arena *a = &memory->arena[MEMORY_ACTIVATIONS];
@@ -26,7 +35,7 @@ static void build_slot(struct gpt *g, struct gpt_slot *s, const struct gpt_optio
 	if (g->last)
 		s->targets = arena_1d(a, I32, g->env.tokens);
 	for (int64_t i = 0; i < g->positions; i++) {
-		block_build_saved(&s->blocks[i], &g->chunks[0].blocks[0], kept_at(o, i), &g->scratch.again, memory);
+		block_build_saved(&s->blocks[i], gpt_block(g), kept_at(o, i), &g->scratch.again, memory);
 		if (i > 0)
 			s->blocks[i].x = env_rows(&g->env, memory, MEMORY_ACTIVATIONS, g->env.model->hidden);
 	}
@@ -36,7 +45,7 @@ static void build_waits(struct gpt *g, const struct gpt_options *o, struct memor
 {
 	g->waits = zeroed((size_t)(g->wait_count * g->positions) + 1, sizeof *g->waits);
 	for (int64_t i = 0; i < g->wait_count * g->positions; i++)
-		block_build_again(&g->waits[i], &g->chunks[0].blocks[0], kept_at(o, i % g->positions), memory,
+		block_build_again(&g->waits[i], gpt_block(g), kept_at(o, i % g->positions), memory,
 				  MEMORY_ACTIVATIONS);
 }
 
@@ -55,12 +64,12 @@ static void build_chunks(struct gpt *g, const struct gpt_options *o, struct memo
 	g->chunks = zeroed((size_t)o->chunks, sizeof *g->chunks);
 	for (int i = 0; i < o->stages * o->chunks; i++) {
 		int64_t layers = o->layers_of[i];
-		check(layers >= 1);
+		check(layers >= 1 || i == 0 || i == o->stages * o->chunks - 1);
 		if (i % o->stages == o->stage) {
 			struct gpt_chunk *c = &g->chunks[i / o->stages];
 			*c = (struct gpt_chunk){
 				.first = i == 0, .last = i == o->stages * o->chunks - 1, .first_layer = first_layer,
-				.layers = layers, .blocks = zeroed((size_t)layers, sizeof *c->blocks),
+				.layers = layers, .blocks = zeroed((size_t)layers + 1, sizeof *c->blocks),
 			};
 			for (int64_t j = 0; j < layers; j++)
 				block_build(&c->blocks[j], &g->env, memory, first_layer + j);
@@ -99,7 +108,7 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 	unsigned kept = BLOCK_ALL;
 	for (int64_t i = 0; i < g->positions; i++)
 		kept &= kept_at(o, i);
-	block_build_scratch(&g->scratch, &g->chunks[0].blocks[0], kept, o->waits > 0, memory);
+	block_build_scratch(&g->scratch, gpt_block(g), kept, o->waits > 0, memory);
 	if (g->last) {
 		head_build(&g->head, &g->env, memory, g->first ? g->embedding.token : NULL);
 		g->last_x = env_rows(&g->env, memory, MEMORY_SCRATCH, o->model->hidden);
@@ -133,7 +142,7 @@ static int64_t larger(int64_t a, int64_t b)
 
 struct dev_limits gpt_limits(const struct gpt *g)
 {
-	const struct block *b = &g->chunks[0].blocks[0];
+	const struct block *b = gpt_block(g);
 	int64_t width = larger(g->env.model->hidden, larger(b->qkv.out, b->up.out));
 	if (g->last)
 		width = larger(width, g->head.weight->weight.shape[0]);
@@ -186,13 +195,14 @@ static void head_final(const struct gpt *g)
 		final(g, g->head.weight);
 }
 
-/* The blocks of the chunk: each writes the next one's input, the last one y. */
+/* The blocks of the chunk: each writes the next one's input, the last one y. Of the model's first and last chunk there may be
+ * none: the embedding writes y; the head reads the chunk's input. */
 static void blocks_forward(const struct gpt *g, const struct gpt_slot *s, struct tensor y)
 {
 	const struct gpt_chunk *c = &g->chunks[s->chunk];
 	if (c->first) {
 		use(g, g->embedding.token);
-		embedding_forward(&g->embedding, s->blocks[0].x, s->tokens, &s->pass);
+		embedding_forward(&g->embedding, c->layers > 0 ? s->blocks[0].x : y, s->tokens, &s->pass);
 	}
 	for (int64_t i = 0; i < c->layers; i++) {
 		use(g, c->blocks[i].norm1.weight);
@@ -206,11 +216,12 @@ void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor t
 	check(slot >= 0 && slot < g->slot_count);
 	const struct gpt_slot *s = &g->slots[slot];
 	bool last = g->chunks[s->chunk].last;
-	blocks_forward(g, s, last ? g->last_x : y);
+	struct tensor x = last && g->chunks[s->chunk].layers == 0 ? s->blocks[0].x : g->last_x;
+	blocks_forward(g, s, last ? x : y);
 	if (!last)
 		return;
 	use_head(g);
-	head_loss(&g->head, g->last_x, s->targets, totals, d, &s->pass);
+	head_loss(&g->head, x, s->targets, totals, d, &s->pass);
 	if (s->pass.last)
 		head_final(g);
 }

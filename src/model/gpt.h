@@ -34,7 +34,7 @@ struct gpt_slot {
 
 struct gpt_chunk {
 	bool first, last; /* of the model's virtual stages: embedding before it, head behind it */
-	int64_t first_layer, layers;
+	int64_t first_layer, layers; /* layers 0: embedding or head alone; another chunk of the rank has some */
 	struct block *blocks; /* [layers] */
 };
 
@@ -83,6 +83,9 @@ struct gpt_options {
  * as long as it. */
 void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory);
 void gpt_finish(struct gpt *g);
+
+/* One of its blocks, which are all of one shape. */
+const struct block *gpt_block(const struct gpt *g);
 
 /* The limits that the device's ops must serve for it. */
 struct dev_limits gpt_limits(const struct gpt *g);

@@ -116,8 +116,10 @@ static bool stages_from_list(int64_t *layers_of, int pipeline, int chunks, int64
 		if (!text_to_count(item, &here) || (*p && *p != ','))
 			return stages_wrong(e, text, "stage %d is not a whole number; write auto, or one number a "
 					    "stage, as in 9,10,10,9", count);
-		if (here < 1)
-			return stages_wrong(e, text, "stage %d has no layer; each needs at least one", count);
+		bool end = chunks > 1 && (count == 0 || count == stages - 1);
+		if (here < (end ? 0 : 1))
+			return stages_wrong(e, text, end ? "stage %d has fewer layers than none" :
+					    "stage %d has no layer; each needs at least one", count);
 		if (here > layers - sum)
 			return stages_wrong(e, text, "the stages up to %d have more than the model's %lld layers",
 					    count, (long long)layers);
@@ -146,12 +148,13 @@ bool mesh_stages(int64_t *layers_of, int pipeline, int chunks, int64_t layers, d
 		return error_set(e, CODE_USAGE,
 				 "parallel.pipeline = %d with model.layers = %lld leaves a stage without a layer: use "
 				 "at most %lld stages", pipeline, (long long)layers, (long long)layers);
-	if (layers / pipeline < chunks)
+	bool list = strcmp(text, "auto") != 0;
+	if ((layers + (list && chunks > 1 ? 2 : 0)) / pipeline < chunks)
 		return error_set(e, CODE_USAGE,
 				 "parallel.chunks = %d on parallel.pipeline = %d ranks with model.layers = %lld leaves a chunk "
 				 "without a layer: use at most %lld chunks", chunks, pipeline, (long long)layers,
 				 (long long)(layers / pipeline));
-	if (strcmp(text, "auto") != 0)
+	if (list)
 		return stages_from_list(layers_of, pipeline, chunks, layers, text, e);
 	int stages = pipeline * chunks;
 	/* All layers cost the same, so giving each in turn to the stage with the least load is best. */

@@ -57,8 +57,9 @@ void mesh_place(const struct mesh *m, int rank, int at[AXES]);
 
 /* Layers of each of the pipeline·chunks virtual stages: the list that `text` gives, or with "auto" the split that minimises
  * the largest, where a layer costs 1 and the head on the last one head_cost; ties go to earlier stages.
- * Fails: CODE_USAGE: a list of the wrong length or sum, a stage without a layer, more stages than layers; layers_of is
- * written only where there are as many layers as stages. */
+ * A list may leave the first and the last virtual stage, embedding and head, without layers where ranks have other chunks.
+ * Fails: CODE_USAGE: a list of the wrong length or sum, a stage without a layer, more stages than layers (and two, with a
+ * list); then layers_of is not written. */
 bool mesh_stages(int64_t *layers_of, int pipeline, int chunks, int64_t layers, double head_cost, const char *text,
 		 struct error *e);
 

@@ -72,7 +72,7 @@ static bool check_model(const struct config *c, struct error *e)
 static bool check_stages(const struct config *c, struct error *e)
 {
 	const struct parallel_settings *p = &c->parallel;
-	int64_t layers_of[65536]; /* no model has more layers */
+	int64_t layers_of[65536 + 2]; /* no model has more layers, and two stages may have none */
 	struct error cause = {0};
 	if (p->chunks > 1 && p->pipeline == 1)
 		return wrong(c, e, "parallel.chunks = %lld with parallel.pipeline = 1: chunks take turns over the ranks of a "

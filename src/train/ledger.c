@@ -51,7 +51,7 @@ static void count_saved(struct ledger *l, const struct gpt *g)
 	struct block_row rows[BLOCK_TENSORS];
 	int64_t kept_inputs = g->input_count < g->slot_count ? g->input_count : g->slot_count;
 
-	block_rows(rows, &g->chunks[0].blocks[0]);
+	block_rows(rows, gpt_block(g));
 	for (int64_t i = 0; i < g->positions; i++)
 		for (int t = BLOCK_X + 1; t < BLOCK_TENSORS; t++) {
 			bool kept = g->slots[0].blocks[i].kept >> t & 1;

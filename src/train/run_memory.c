@@ -26,7 +26,7 @@ void run_fit_memory(struct run *r)
 	for (int i = 0; i < ranks; i++)
 		excess = all[i] > excess ? all[i] : excess;
 	free(all);
-	block_rows(rows, &g->chunks[0].blocks[0]);
+	block_rows(rows, gpt_block(g));
 	recompute_fit(&(struct recompute_fit){
 		.rows = rows, .layers = g->positions, .slots = g->slot_count - g->wait_count, .excess = excess,
 	}, r->kept);

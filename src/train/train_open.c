@@ -160,7 +160,7 @@ static void tell_start(struct train *t)
 	struct block_row rows[BLOCK_TENSORS];
 	char recomputed[RECOMPUTE_ROOM];
 
-	block_rows(rows, &r->gpt.chunks[0].blocks[0]);
+	block_rows(rows, gpt_block(&r->gpt));
 	console_summary(&(struct console_summary){
 		.config = c, .mesh = &r->mesh, .stage_layers = r->stage_layers, .parameters = param_total(&r->params),
 		.memory = &r->memory, .workspace = dev_workspace(t->dev), .device = dev_name(t->dev),

@@ -34,6 +34,7 @@ def settings(r, vocab, **more):
 # (schedule, data, tensor, pipeline, chunks, stages)
 SCHEDULES = [
     ("interleaved", 1, 1, 2, 1, None), ("interleaved", 1, 1, 2, 3, None), ("interleaved", 1, 1, 2, 2, "1,3,1,1"),
+    ("interleaved", 1, 1, 2, 2, "0,3,3,0"),
     ("interleaved", 1, 1, 3, 2, None), ("interleaved", 2, 1, 2, 2, None), ("interleaved", 1, 2, 2, 2, None),
     ("zero-bubble", 1, 1, 2, 1, None), ("zero-bubble", 1, 1, 4, 1, "1,2,1,2"), ("zero-bubble", 2, 1, 2, 1, None),
     ("zero-bubble", 1, 2, 2, 1, None),
@@ -134,7 +135,7 @@ def schedules(r):
 
         for case in SCHEDULES:
             schedule, data, tensor, pipeline, chunks, stages = case
-            key = "%s-%dx%dx%d-chunks%d%s" % (schedule, data, tensor, pipeline, chunks, "-uneven" if stages else "")
+            key = "%s-%dx%dx%d-chunks%d%s" % (schedule, data, tensor, pipeline, chunks, "-" + stages.replace(",", "") if stages else "")
             for tied in (False, True) if compute == "fp32" else (False,):
                 head = "tied" if tied else "untied"
                 base = dict(s, **{"model.tied": tied})

@@ -145,6 +145,14 @@ static void test_stages(void **state)
 	assert_memory_equal(got, ((int64_t[]){3, 3, 2, 1}), sizeof got);
 	assert_true(mesh_stages(got, 2, 2, 7, 0, "1,2,3,1", &e));
 	assert_memory_equal(got, ((int64_t[]){1, 2, 3, 1}), sizeof got);
+	assert_true(mesh_stages(got, 2, 2, 2, 0, "0,1,1,0", &e)); /* embedding and head alone */
+	assert_memory_equal(got, ((int64_t[]){0, 1, 1, 0}), sizeof got);
+	assert_false(mesh_stages(got, 2, 2, 7, 0, "1,0,5,1", &e));
+	assert_non_null(strstr(e.text, "stage 1 has no layer"));
+	assert_false(mesh_stages(got, 2, 2, 7, 0, "-1,2,5,1", &e));
+	assert_false(mesh_stages(got, 4, 1, 7, 0, "0,2,5,0", &e));
+	assert_false(mesh_stages(got, 3, 2, 3, 0, "0,1,1,1,0", &e));
+	assert_false(mesh_stages(got, 3, INT_MAX, 5, 0, "0,1", &e));
 	assert_false(mesh_stages(got, 2, 3, 5, 0, "auto", &e));
 	assert_non_null(strstr(e.text, "parallel.chunks = 3 on parallel.pipeline = 2 ranks with model.layers = 5 leaves a chunk "
 				       "without a layer: use at most 2 chunks"));
