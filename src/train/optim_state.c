@@ -38,7 +38,10 @@ void optim_add_state(const struct optim *o, struct state *state)
 	for (int i = 0; i < s->pieces_count; i++) {
 		const struct slices_piece *piece = &s->pieces[i];
 		const struct adamw_item *item = &o->items[i];
-		bool mine = s->count > 1 || (piece->param - o->o.params->params) % ranks == rank;
+		/* Layers begin with another rank each, or the same ones would write all matrices where a layer's parameters
+		 * are a multiple of the ranks. */
+		int64_t turn = piece->param - o->o.params->params + piece->param->layer + 1;
+		bool mine = s->count > 1 || turn % ranks == rank;
 		bool owner = piece->param->owner && mine;
 		add(state, piece, "weight", item->master, owner, false);
 		add(state, piece, "m", item->m, owner, true);
