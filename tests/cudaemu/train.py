@@ -1,7 +1,7 @@
-"""The whole CUDA backend trains on the emulator, alone and on 2×2×2 ranks, and its curves are the CPU's by the curve rule.
-With "tuned": algorithms that are chosen by timing, which the emulator makes up anew each time, are the same on all ranks that
-share a product, are kept in checkpoints, and are those of the steps behind a resume.
-Usage: train.py MTRAIN MTRAIN-ON-THE-EMULATOR alone|ranks|tuned"""
+"""The whole CUDA backend trains on the emulator, alone, on 2×2×2 ranks and on two that share sequences; its curves are the
+CPU's by the curve rule. With "tuned": algorithms that are chosen by timing, which the emulator makes up anew each time, are the
+same on all ranks that share a product, are kept in checkpoints, and are those of the steps behind a resume.
+Usage: train.py MTRAIN MTRAIN-ON-THE-EMULATOR alone|ranks|context|tuned"""
 import json
 import os
 import shutil
@@ -62,15 +62,17 @@ def main():
     if which == "tuned":
         tuned(r, emulated)
         r.finish()
-    right = r.train("right", settings(r, precision__compute="fp32"))
-    meshes = [{}] if which == "alone" else [{"parallel__tensor": 2, "parallel__pipeline": 2, "parallel__data": 2}]
-    ranks = 1 if which == "alone" else 8
+    steps = 2 if which == "context" else 4
+    right = r.train("right", settings(r, precision__compute="fp32", run__steps=steps))
+    meshes = {"alone": [{}], "ranks": [{"parallel__tensor": 2, "parallel__pipeline": 2, "parallel__data": 2}],
+              "context": [{"parallel__context": 2}]}[which]
+    ranks = {"alone": 1, "ranks": 8, "context": 2}[which]
     for compute in ("fp16", "bf16") if which == "alone" else ("fp16",):
         r.program = os.path.abspath(program)
-        honest = r.train("honest-" + compute, settings(r, precision__compute=compute))
+        honest = r.train("honest-" + compute, settings(r, precision__compute=compute, run__steps=steps))
         r.program = emulated
         for mesh in meshes:
-            got = r.train("card-" + compute, settings(r, precision__compute=compute, **mesh), ranks)
+            got = r.train("card-" + compute, settings(r, precision__compute=compute, run__steps=steps, **mesh), ranks)
             check(r, "%s on %d" % (compute, ranks), got, honest, right)
     if which == "alone":
         got = r.train("card-fp32", settings(r, precision__compute="fp32"))

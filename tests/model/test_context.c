@@ -74,6 +74,32 @@ static size_t taken(int64_t elements, enum dtype type)
 	return ((size_t)elements * dtype_size(type) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
 }
 
+/* To have attention's output again the keys and values go round again. */
+static void attention_again_moves_keys(void **state)
+{
+	for (int context = 1; context <= MOST; context *= 2) {
+		struct model_settings m = model;
+		struct param_table params;
+		struct memory memory;
+		struct gpt gpt;
+		struct block_row rows[BLOCK_TENSORS];
+		m.sequence = (int64_t)context * LENGTH;
+		memory_measure(&memory);
+		param_table_init(&params, &m, F16, 2, 0);
+		gpt_build(&gpt, &(struct gpt_options){
+			.model = &m, .params = &params, .tensor_size = 2, .context_size = context, .stages = 1, .chunks = 1,
+			.layers_of = &m.layers, .batch = BATCH, .slots = 1, .inputs = 1,
+		}, &memory);
+		block_rows(rows, &gpt.chunks[0].blocks[0]);
+		double kv = BATCH * LENGTH * 2.0 * (double)(model.kv_heads / 2 * model.head_size) * 2; /* bytes */
+		assert_true(rows[BLOCK_A].moved == (context - 1) * kv);
+		/* Two products over the causal half of the whole sequence, for the queries that are here. */
+		assert_true(rows[BLOCK_A].flops == 2.0 * BATCH * LENGTH * (double)m.sequence * (double)(m.heads / 2 * m.head_size));
+		gpt_finish(&gpt);
+		param_table_finish(&params);
+	}
+}
+
 static void memory_does_not_grow(void **state)
 {
 	for (enum dtype type = F32; type <= F16; type++)
@@ -102,6 +128,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shares_are_whole_and_even),
 		cmocka_unit_test(memory_does_not_grow),
+		cmocka_unit_test(attention_again_moves_keys),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 """Context parallelism: sequences shared among ranks are the same run. Losses and gradient norms agree with one rank, in FP32 to
-1e-5 and in FP16 by the curve rule, beside tensor, sequence, pipeline and data parallelism, schedules and recompute; at fixed
-data × context × tensor pipeline depth (untied head), schedule, recompute and overlap give the same bits; a checkpoint goes on
-with another number of context ranks; what cannot be split is refused. Usage: context.py MTRAIN fp32|fp16|bits|resume|inputs"""
+1e-5, beside tensor, sequence, pipeline and data parallelism, schedules, recompute and dropout; in FP16 they are by the curve
+rule as near to FP32 as the same mesh without context ranks; at fixed data × context × tensor pipeline depth (untied head),
+schedule, recompute and overlap give the same bits; a checkpoint goes on with another number of context ranks; what cannot be
+split is refused. Usage: context.py MTRAIN fp32|fp16|bits|resume|inputs"""
 import os
 import sys
 
@@ -63,23 +64,30 @@ def fp32(r):
 
 
 def fp16(r):
+    """What rounding is honest is told by the same mesh without context ranks. Schedules and recompute change no bits (bits)."""
     for label, more, layouts in cases():
-        s = settings(r, **more)
-        exact = r.train("exact-" + label, alone(s))
+        if label in ("full", "chunks"):
+            continue
+        s = settings(r, run__steps=20, **more)
+        exact = r.train("exact-" + label, s)
         half = dict(s, **{"precision.compute": "fp16", "precision.loss_scale_initial": 1024})
-        one = r.train("one-" + label, alone(half))
+        honest = {}
         for layout in layouts if label != "plain" else layouts[1:4]:
+            data, tensor, context, pipeline = layout
+            without = (data, tensor, 1, pipeline)
+            if without not in honest:
+                honest[without] = r.train("%s-%s" % (label, name(without)), *placed(half, without))
             got = r.train("%s-%s" % (label, name(layout)), *placed(half, layout))
             for field in ("loss", "grad_norm"):
-                holds, score = rig.curve_rule(rig.curve(got, field), rig.curve(one, field), rig.curve(exact, field))
+                holds, score = rig.curve_rule(rig.curve(got, field), rig.curve(honest[without], field), rig.curve(exact, field))
                 r.expect(holds, "%s %s: %s at %.2f of its bound" % (label, name(layout), field, score))
 
 
 def bits(r):
     for compute in ("fp32", "fp16"):
         s = settings(r, model__tied=False, model__dropout=0.1, model__attention_dropout=0.1, precision__compute=compute,
-                     run__steps=6)
-        for layout in ((1, 1, 2, 1), (1, 2, 2, 1)):
+                     run__steps=4)
+        for layout in ((1, 1, 2, 1), (1, 2, 2, 1)) if compute == "fp16" else ((1, 1, 2, 1),):
             first = r.train("first-%s-%s" % (compute, name(layout)), *placed(s, layout))
             deeper = layout[:3] + (2,)
             others = [
@@ -89,7 +97,8 @@ def bits(r):
                 ("zero-bubble, recompute full", deeper, {"parallel.schedule": "zero-bubble", "parallel.recompute": "full"}),
                 ("interleaved", deeper, {"parallel.schedule": "interleaved", "parallel.chunks": 2}),
             ]
-            for what, mesh, more in others if layout[1] == 1 else others[:1] + others[3:4]:
+            few = layout[1] > 1 or compute == "fp32"
+            for what, mesh, more in others[:1] + others[3:5] if few else others:
                 got = r.train("%s-%s-%s" % (what.replace(" ", "-"), compute, name(layout)), *placed(dict(s, **more), mesh))
                 for field in ("loss", "grad_norm", "loss_scale"):
                     r.expect([x[field] for x in got] == [x[field] for x in first],
