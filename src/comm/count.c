@@ -28,7 +28,8 @@ static void count_close(struct comm *c)
 static struct record_item item_of(const struct comm *c, enum queue q, enum comm_call call, const char *name, struct tensor t)
 {
 	return (struct record_item){
-		.kind = RECORD_COMM, .queue = q, .what = call, .name = name, .cost = {.bytes = (double)tensor_bytes(t)},
+		.kind = RECORD_COMM, .queue = q, .what = call, .name = name,
+		.cost = {.bytes = (double)tensor_bytes(t), .again = c->dev->again ? (double)tensor_bytes(t) : 0},
 		.dtype = t.dtype, .group = c->name, .ranks = c->size,
 	};
 }

@@ -25,6 +25,7 @@ const struct command *commands_find(const char *name, struct error *e);
 int command_help(int argc, char **argv, struct error *e);
 int command_import(int argc, char **argv, struct error *e);
 int command_inspect(int argc, char **argv, struct error *e);
+int command_plan(int argc, char **argv, struct error *e);
 int command_sample(int argc, char **argv, struct error *e);
 int command_tokenize(int argc, char **argv, struct error *e);
 int command_train(int argc, char **argv, struct error *e);

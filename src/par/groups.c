@@ -56,6 +56,14 @@ void groups_place(const void *mesh, const char *name, int *rank, int *size)
 	}
 }
 
+int groups_stride(const struct mesh *mesh, const char *name)
+{
+	int stride = 1;
+	for (int i = 0; i < AXES && !(along(name) >> i & 1); i++)
+		stride *= mesh->size[i];
+	return stride;
+}
+
 static bool split(struct comm **out, struct comm *world, const char *name, const struct mesh *mesh, bool here,
 		  struct error *e)
 {

@@ -26,4 +26,7 @@ void groups_close(struct groups *g);
  * and not started (comm/count.h). */
 void groups_place(const void *mesh, const char *name, int *rank, int *size);
 
+/* How far apart in the world neighbours of that group are. */
+int groups_stride(const struct mesh *mesh, const char *name);
+
 #endif

@@ -34,6 +34,13 @@ void cost_forget(struct device *dev)
 	*r = fresh;
 }
 
+struct record cost_take_record(struct device *dev)
+{
+	struct record taken = *cost_record(dev);
+	record_init(cost_record(dev));
+	return taken;
+}
+
 void cost_set_workspace(struct device *dev, size_t bytes)
 {
 	cost_of(dev)->workspace = bytes;

@@ -18,6 +18,9 @@ extern const struct backend backend_cost;
 struct record *cost_record(const struct device *dev);
 void cost_forget(struct device *dev);
 
+/* The same, and it is the caller's now, for record_finish. */
+struct record cost_take_record(struct device *dev);
+
 /* What dev_workspace says from the next dev_reserve on; 0 at first. */
 void cost_set_workspace(struct device *dev, size_t bytes);
 

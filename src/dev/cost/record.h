@@ -22,7 +22,7 @@ struct record_item {
 	enum queue queue;
 	int what;               /* OP: enum op_id; COMM: enum comm_call */
 	const char *name;       /* "gemm", "copy", "all-reduce" */
-	struct op_cost cost;    /* COMM: bytes of the tensors as comm_count counts them */
+	struct op_cost cost;    /* COMM: bytes of the tensors as comm_count counts them, and how many of them again */
 	enum dtype dtype;       /* compute type of the op, or of what is moved */
 	int64_t m, n, k;        /* gemm: as there; attention: T, heads times samples, D; else 0 */
 	bool from_host, to_host; /* COPY */

@@ -1,0 +1,238 @@
+#include "plan/search_sketch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FULL = 12 }; /* planned in full */
+static const double tie = 0.01;
+
+static void add(struct search *s, const struct search_layout *l)
+{
+	if (s->count == s->room) {
+		s->room = s->room ? 2 * s->room : 256;
+		s->list = realloc(s->list, (size_t)s->room * sizeof *s->list);
+		check(s->list);
+	}
+	s->list[s->count++] = *l;
+}
+
+/* Calls f for each tensor and pipeline size that the devices, the model and its nodes allow. */
+static void each_mesh(const struct plan_options *o, int64_t devices, void (*f)(void *context, int64_t tensor, int64_t pipeline), void *context)
+{
+	const struct model_settings *m = &o->config->model;
+	int64_t node = (int64_t)o->hardware->devices_per_node.value;
+	for (int64_t tensor = 1; tensor <= node && tensor <= devices; tensor++) {
+		if (devices % tensor != 0 || m->heads % tensor != 0 || m->kv_heads % tensor != 0 || m->ffn % tensor != 0)
+			continue;
+		for (int64_t pipeline = 1; pipeline <= m->layers && pipeline * tensor <= devices; pipeline++)
+			if (devices % (tensor * pipeline) == 0)
+				f(context, tensor, pipeline);
+	}
+}
+
+struct walk {
+	struct search *s;
+	const struct plan_options *o;
+	int64_t devices;
+};
+
+/* Schedules and chunks of a mesh and micro-batch. */
+static void each_schedule(const struct walk *w, struct search_layout l)
+{
+	const struct model_settings *m = &w->o->config->model;
+	add(w->s, &l);
+	if (l.pipeline == 1)
+		return;
+	l.schedule = PIPELINE_ZERO_BUBBLE;
+	add(w->s, &l);
+	l.schedule = PIPELINE_INTERLEAVED;
+	for (l.chunks = 2; l.chunks <= 8 && l.chunks * l.pipeline <= m->layers; l.chunks++)
+		if (m->layers % (l.chunks * l.pipeline) == 0)
+			add(w->s, &l);
+}
+
+static void layouts_of(void *context, int64_t tensor, int64_t pipeline)
+{
+	const struct walk *w = context;
+	int64_t data = w->devices / tensor / pipeline, global = w->o->config->batch.global;
+	if (global % data != 0)
+		return;
+	for (int64_t micro = 1; micro <= 16; micro *= 2)
+		if (global % (data * micro) == 0)
+			each_schedule(w, (struct search_layout){
+				.data = data, .tensor = tensor, .pipeline = pipeline, .chunks = 1, .micro = micro, .schedule = PIPELINE_1F1B,
+			});
+}
+
+static int by_sketch(const void *a, const void *b)
+{
+	const struct search_layout *x = a, *y = b;
+	if ((x->sketch > 0) != (y->sketch > 0))
+		return x->sketch > 0 ? -1 : 1;
+	return x->sketch < y->sketch ? -1 : x->sketch > y->sketch;
+}
+
+/* Layouts whose products alone take longer than the best sketch need no counting. */
+static double least_seconds(const struct plan_options *o, const struct search_layout *l)
+{
+	const struct config *c = o->config;
+	double devices = (double)(l->data * l->tensor * l->pipeline);
+	double best = hardware_peak(o->hardware, c->precision.compute) * o->hardware->gemm_efficiency.value;
+	double micros = (double)c->batch.global / (double)(l->data * l->micro);
+	double idle = l->schedule == PIPELINE_ZERO_BUBBLE ? 0 : (double)(l->pipeline - 1) / micros / (double)l->chunks;
+	return run_step_flops(c) / devices / best * (1 + idle);
+}
+
+static void sketch_all(struct search *s, const struct plan_options *o)
+{
+	double best = 0;
+	for (int i = 0; i < s->count; i++) {
+		struct search_layout *l = &s->list[i];
+		double least = least_seconds(o, l);
+		if (best > 0 && least > 1.15 * best) {
+			snprintf(l->reason, sizeof l->reason, "at least %.0f%% slower by its FLOPs and bubble alone", 100 * (least / best - 1));
+			continue;
+		}
+		search_sketch(l, o, true);
+		if (*l->reason && l->memory > 0) {
+			l->recompute = RECOMPUTE_AUTO;
+			l->memory = 0;
+			search_sketch(l, o, true);
+		}
+		if (l->sketch > 0 && (best == 0 || l->sketch < best))
+			best = l->sketch;
+	}
+	qsort(s->list, (size_t)s->count, sizeof *s->list, by_sketch);
+}
+
+/* The fastest first; of those that are as fast within the tie, the one with most memory to spare. */
+static void rank(struct search *s)
+{
+	for (int i = 0; i < s->ranked; i++) {
+		int pick = i;
+		double fastest = s->list[i].seconds;
+		for (int k = i; k < s->ranked; k++)
+			fastest = s->list[k].seconds < fastest ? s->list[k].seconds : fastest;
+		for (int k = i; k < s->ranked; k++) {
+			bool tied = s->list[k].seconds <= fastest * (1 + tie);
+			bool was = s->list[pick].seconds <= fastest * (1 + tie);
+			if (tied && (!was || s->list[k].memory < s->list[pick].memory))
+				pick = k;
+		}
+		struct search_layout swap = s->list[i];
+		s->list[i] = s->list[pick];
+		s->list[pick] = swap;
+	}
+}
+
+static bool plan_best(struct search *s, const struct plan_options *o, struct error *e)
+{
+	for (int i = 0; i < s->count && i < FULL && s->list[i].sketch > 0; i++) {
+		struct plan p;
+		search_apply(o->config, &s->list[i]);
+		if (!plan_make(&p, o, e))
+			return false;
+		s->list[i].seconds = p.step_seconds;
+		s->list[i].mfu = p.mfu;
+		s->list[i].memory = p.stage[p.fullest].total;
+		s->memory_limit = p.memory_limit;
+		s->ranked++;
+		plan_finish(&p);
+	}
+	rank(s);
+	return true;
+}
+
+/* Whether some mesh of the devices fits with full recompute and micro-batches of 1; the one that needs least. */
+struct fit {
+	struct search_layout best;
+	const struct plan_options *o;
+	int64_t devices;
+	bool fits;
+};
+
+static void try_fit(void *context, int64_t tensor, int64_t pipeline)
+{
+	struct fit *f = context;
+	int64_t data = f->devices / tensor / pipeline;
+	if (f->o->config->batch.global % data != 0)
+		return;
+	struct search_layout l = {.data = data, .tensor = tensor, .pipeline = pipeline, .chunks = 1, .micro = 1,
+				  .schedule = PIPELINE_1F1B, .recompute = RECOMPUTE_FULL};
+	search_sketch(&l, f->o, false);
+	if (*l.reason || l.memory == 0 || (f->fits && l.memory >= f->best.memory))
+		return;
+	f->best = l;
+	f->fits = true;
+}
+
+static bool fits(const struct plan_options *o, int64_t devices, struct search_layout *l)
+{
+	struct plan_options here = *o;
+	here.devices = devices;
+	struct fit f = {.o = &here, .devices = devices};
+	each_mesh(o, devices, try_fit, &f);
+	*l = f.best;
+	return f.fits;
+}
+
+static void find_fewest(struct search *s, const struct plan_options *o)
+{
+	int64_t node = (int64_t)o->hardware->devices_per_node.value;
+	for (int64_t n = 1; n <= 1 << 20 && s->fewest == 0; n = n < node ? n + 1 : n < 8 * node ? n + node : n * 5 / 4 / node * node)
+		if (fits(o, n, &s->fewest_layout))
+			s->fewest = n;
+}
+
+static void find_longest(struct search *s, const struct plan_options *o)
+{
+	struct config *c = o->config;
+	int64_t before = c->model.sequence, low = 0, high = 1024;
+	struct search_layout l;
+	for (; high <= 1 << 24; low = high, high *= 2) {
+		c->model.sequence = high;
+		if (!fits(o, o->devices, &l))
+			break;
+		s->longest_layout = l;
+	}
+	for (int64_t step = (high - low) / 2; step >= 1024 && step >= high / 32; step /= 2) {
+		c->model.sequence = low + step;
+		if (!fits(o, o->devices, &l))
+			continue;
+		low += step;
+		s->longest_layout = l;
+	}
+	c->model.sequence = before;
+	s->longest = low;
+}
+
+bool search_make(struct search *s, const struct plan_options *o, struct error *e)
+{
+	struct config *c = o->config;
+	*s = (struct search){.devices = o->devices, .memory_limit = (int64_t)(o->hardware->memory_gib.value * 0x1p30)};
+	if (!config_require(c, (const char *const[]){"model", NULL}, e))
+		return false;
+	if (c->batch.global == 0)
+		return error_set(e, CODE_USAGE, "%s: batch.global is not set: the search needs it", c->path);
+	struct walk w = {s, o, o->devices};
+	each_mesh(o, o->devices, layouts_of, &w);
+	if (s->count == 0)
+		return error_set(e, CODE_USAGE, "%s: no layout divides batch.global = %lld samples, %lld heads and %lld layers over %lld devices",
+				 c->path, (long long)c->batch.global, (long long)c->model.heads, (long long)c->model.layers, (long long)o->devices);
+	sketch_all(s, o);
+	if (!plan_best(s, o, e))
+		return false;
+	find_fewest(s, o);
+	if (s->ranked == 0)
+		return error_set(e, CODE_USAGE, "%s: no layout fits on %lld devices: the nearest %s; %s%lld", c->path, (long long)o->devices,
+				 s->list[0].reason, s->fewest ? "the fewest on which one does are " : "nor on more, up to ",
+				 (long long)(s->fewest ? s->fewest : 1 << 20));
+	find_longest(s, o);
+	return true;
+}
+
+void search_finish(struct search *s)
+{
+	free(s->list);
+	*s = (struct search){0};
+}

@@ -1,0 +1,45 @@
+/* search.h: the best layouts for a number of devices, and why the others are not.
+ *
+ * All layouts that divide are tried: tensor × pipeline × data ranks, micro-batches, schedules with their chunks, recompute (none
+ * where it fits, else the cheapest set that does). Each is first sketched: its first, a middle and its last stage are counted
+ * and timed without the others, and the bubble has its formula. The best of these are planned in full and ranked by seconds; ties
+ * within 1% go to the one with more memory to spare.
+ *
+ * Used by the plan command. */
+#ifndef MTRAIN_PLAN_SEARCH_H
+#define MTRAIN_PLAN_SEARCH_H
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+
+#include "plan/plan.h"
+
+struct search_layout {
+	int64_t data, tensor, pipeline, chunks, micro;
+	enum pipeline_schedule schedule;
+	enum recompute_choice recompute;
+	double sketch;           /* seconds; 0: does not fit */
+	double seconds, mfu;     /* planned in full; 0: not */
+	int64_t memory;          /* of the fullest stage */
+	char reason[160];        /* why it is out; empty: it is in the ranking */
+};
+
+struct search {
+	struct search_layout *list; /* those planned in full by rank, then those that fit by sketch, then the others */
+	int count, room;
+	int ranked;
+	int64_t devices, memory_limit;
+	int64_t fewest;           /* devices on which the model fits at all; 0: not within 1048576 */
+	struct search_layout fewest_layout;
+	int64_t longest;          /* tokens of a sequence that still fits on `devices`; 0: none */
+	struct search_layout longest_layout;
+};
+
+/* Fails: CODE_USAGE: settings missing, no layout divides, none fits. */
+bool search_make(struct search *s, const struct plan_options *o, struct error *e);
+void search_finish(struct search *s);
+
+void search_report(const struct search *s, FILE *out);
+cJSON *search_json(const struct search *s);
+
+#endif

@@ -1,0 +1,74 @@
+#include "plan/search.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "base/text.h"
+
+static const char *const schedules[] = {"1f1b", "interleaved", "zero-bubble"};
+static const char *const recomputes[] = {"none", "selective", "full", "auto"};
+
+static void row(const struct search_layout *l, FILE *out)
+{
+	char memory[32];
+	fprintf(out, "  %5lld %6lld %8lld %6lld %5lld  %-11s %-9s %10s", (long long)l->data, (long long)l->tensor, (long long)l->pipeline,
+		(long long)l->chunks, (long long)l->micro, schedules[l->schedule], recomputes[l->recompute],
+		l->memory ? text_bytes(memory, sizeof memory, (uint64_t)l->memory) : "-");
+	if (l->seconds > 0)
+		fprintf(out, " %9.4g s  %4.1f%%\n", l->seconds, 100 * l->mfu);
+	else if (l->sketch > 0)
+		fprintf(out, " about %.3g s\n", l->sketch);
+	else
+		fprintf(out, "  %s\n", l->reason);
+}
+
+static void where(const struct search_layout *l, FILE *out)
+{
+	fprintf(out, "data %lld x tensor %lld x pipeline %lld\n", (long long)l->data, (long long)l->tensor, (long long)l->pipeline);
+}
+
+void search_report(const struct search *s, FILE *out)
+{
+	int fit = 0, shown = 0;
+	fprintf(out, "  %5s %6s %8s %6s %5s  %-11s %-9s %10s %11s  %5s\n", "data", "tensor", "pipeline", "chunks", "micro", "schedule", "recompute",
+		"memory", "step", "mfu");
+	for (int i = 0; i < s->ranked; i++)
+		row(&s->list[i], out);
+	for (int i = 0; i < s->count; i++)
+		fit += s->list[i].sketch > 0;
+	fprintf(out, "  %d layouts on %lld devices: %d fit, %d of these were planned in full\n", s->count, (long long)s->devices, fit, s->ranked);
+	for (int i = s->ranked; i < s->count && shown < 8; i++) {
+		if (s->list[i].sketch > 0 || (shown > 0 && strcmp(s->list[i].reason, s->list[i - 1].reason) == 0))
+			continue;
+		if (shown++ == 0)
+			fprintf(out, "  some of those that are out, and why:\n");
+		row(&s->list[i], out);
+	}
+	fprintf(out, "  fewest devices on which it fits (full recompute, micro-batch 1): %lld, ", (long long)s->fewest);
+	where(&s->fewest_layout, out);
+	fprintf(out, "  longest sequence that fits on %lld devices: %lld, ", (long long)s->devices, (long long)s->longest);
+	where(&s->longest_layout, out);
+}
+
+static cJSON *layout(const struct search_layout *l)
+{
+	cJSON *o = cJSON_CreateObject();
+	check(o && json_add_count(o, "data", l->data) && json_add_count(o, "tensor", l->tensor) && json_add_count(o, "pipeline", l->pipeline) &&
+	      json_add_count(o, "chunks", l->chunks) && json_add_count(o, "micro", l->micro) &&
+	      cJSON_AddStringToObject(o, "schedule", schedules[l->schedule]) &&
+	      cJSON_AddStringToObject(o, "recompute", recomputes[l->recompute]) && json_add_count(o, "memory", l->memory));
+	check(l->seconds == 0 || (json_add_number(o, "step_seconds", l->seconds) && json_add_number(o, "mfu", l->mfu)));
+	check(l->sketch == 0 || json_add_number(o, "sketch_seconds", l->sketch));
+	check(!*l->reason || cJSON_AddStringToObject(o, "reason", l->reason));
+	return o;
+}
+
+cJSON *search_json(const struct search *s)
+{
+	cJSON *all = cJSON_CreateObject(), *list = all ? cJSON_AddArrayToObject(all, "layouts") : NULL;
+	check(list && json_add_count(all, "devices", s->devices) && json_add_count(all, "ranked", s->ranked) &&
+	      json_add_count(all, "fewest_devices", s->fewest) && json_add_count(all, "longest_sequence", s->longest));
+	for (int i = 0; i < s->count; i++)
+		cJSON_AddItemToArray(list, layout(&s->list[i]));
+	return all;
+}

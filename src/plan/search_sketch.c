@@ -1,0 +1,98 @@
+#include "plan/search_sketch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+void search_apply(struct config *c, const struct search_layout *l)
+{
+	c->parallel.data = l->data;
+	c->parallel.tensor = l->tensor;
+	c->parallel.pipeline = l->pipeline;
+	c->parallel.chunks = l->chunks;
+	c->parallel.schedule = l->schedule;
+	c->parallel.recompute = l->recompute;
+	c->parallel.stages = "auto";
+	c->batch.micro = l->micro;
+	c->device.memory = 0;
+}
+
+/* Stages that stand for all: the first, which keeps most micro-batches; the second, which no middle one has more layers
+ * than; the last, with the head. */
+static int chosen(int stages, int list[3])
+{
+	int count = 0;
+	list[count++] = 0;
+	if (stages > 2)
+		list[count++] = 1;
+	if (stages > 1)
+		list[count++] = stages - 1;
+	return count;
+}
+
+static void too_much(struct search_layout *l, const struct plan *p, int stage)
+{
+	const struct ledger *ledger = &p->stage[stage].ledger;
+	char need[32], limit[32];
+	int most = 0;
+	for (int k = 0; k < MEMORY_KINDS; k++)
+		if (ledger->arena[k] > ledger->arena[most])
+			most = k;
+	snprintf(l->reason, sizeof l->reason, "needs %s of %s, mostly %s", text_bytes(need, sizeof need, (uint64_t)p->stage[stage].total),
+		 text_bytes(limit, sizeof limit, (uint64_t)p->memory_limit), memory_name((enum memory_kind)most));
+}
+
+/* What a pipeline stands idle, as part of its work. */
+static double bubble(const struct search_layout *l, int64_t global)
+{
+	double micros = (double)global / (double)(l->data * l->micro), behind = (double)(l->pipeline - 1);
+	if (l->schedule == PIPELINE_ZERO_BUBBLE)
+		return behind / micros / 3;
+	return behind / micros / (double)l->chunks;
+}
+
+static double alone(const struct plan *p, const struct plan_options *o, const struct record *record)
+{
+	struct timing timing = {p->hardware, p->stack, &p->mesh, p->attention_again};
+	struct simulated_stage stage;
+	return simulate(&(struct simulate_options){.timing = &timing, .records = &record, .stages = 1, .alone = true}, &stage);
+}
+
+void search_sketch(struct search_layout *l, const struct plan_options *o, bool timed)
+{
+	struct plan p;
+	struct error e = {0};
+	struct record records[3] = {0};
+	int list[3];
+
+	l->sketch = 0;
+	l->reason[0] = '\0';
+	search_apply(o->config, l);
+	if (!plan_prepare(&p, o, &e)) {
+		const char *path = o->config->path;
+		bool named = strncmp(e.text, path, strlen(path)) == 0;
+		snprintf(l->reason, sizeof l->reason, "%.150s", named ? e.text + strlen(path) + 2 : e.text);
+		return;
+	}
+	int count = chosen(p.stages, list);
+	for (int i = 0; i < count && !*l->reason; i++) {
+		if (!plan_count_stage(&p, o, list[i], &records[i], &e)) {
+			snprintf(l->reason, sizeof l->reason, "%.150s", e.code == CODE_USAGE && l->recompute == RECOMPUTE_AUTO
+				 ? "does not fit even with full recompute" : e.text);
+			break;
+		}
+		int64_t total = p.stage[list[i]].total;
+		l->memory = total > l->memory ? total : l->memory;
+		if (total > p.memory_limit)
+			too_much(l, &p, list[i]);
+		else if (timed) {
+			double seconds = alone(&p, o, &records[i]);
+			l->sketch = seconds > l->sketch ? seconds : l->sketch;
+		}
+	}
+	l->sketch = *l->reason ? 0 : l->sketch * (1 + bubble(l, o->config->batch.global));
+	for (int i = 0; i < count; i++)
+		record_finish(&records[i]);
+	plan_finish(&p);
+}

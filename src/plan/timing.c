@@ -1,0 +1,44 @@
+#include "plan/timing.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "par/groups.h"
+
+/* Neighbours in a group are `stride` ranks apart, and nodes hold ranks in order. */
+static struct hardware_group group_of(const struct timing *t, const char *name, int ranks)
+{
+	int devices = (int)t->hardware->devices_per_node.value, stride = groups_stride(t->mesh, name);
+	int inside = devices / stride;
+	inside = inside < 1 ? 1 : inside > ranks ? ranks : inside;
+	int world = mesh_world(t->mesh), present = world < devices ? world : devices;
+	return (struct hardware_group){.size = ranks, .in_node = inside, .groups_in_node = present > inside ? present / inside : 1};
+}
+
+static double collective(const struct timing *t, const struct record_item *item)
+{
+	struct record_item moved = *item;
+	bool gradients = strcmp(item->group, "data") == 0 && item->dtype == F32;
+	if (t->stack->fp16_gradients && gradients)
+		moved.cost.bytes /= 2;
+	if (t->stack->whole_recompute && item->cost.again > 0)
+		moved.cost.bytes *= 2; /* the sum behind the MLP too */
+	return times_collective(t->hardware, t->stack, &moved, group_of(t, item->group, item->ranks));
+}
+
+double timing_item(const struct timing *t, const struct record_item *item)
+{
+	if (item->kind == RECORD_COMM)
+		return item->what == COMM_EXCHANGE ? 0 : collective(t, item);
+	double seconds = times_op(t->hardware, t->stack, item);
+	if (t->attention_again && item->kind == RECORD_OP && item->what == OP_attention_backward)
+		seconds += times_unfused(t->hardware, t->stack, item->dtype, item->m, item->n, item->k, false);
+	return seconds;
+}
+
+double timing_transfer(const struct timing *t, double bytes)
+{
+	bool same_node = groups_stride(t->mesh, "pipeline") * 2 <= (int)t->hardware->devices_per_node.value;
+	return times_exchange(t->hardware, t->stack, same_node, t->mesh->size[AXIS_TENSOR], bytes);
+}

@@ -1,0 +1,80 @@
+#!/bin/bash
+# mtrain plan: what it prints, what it refuses, what it leaves behind.
+# shellcheck source=tests/cli/expect.sh
+. "$(dirname "$0")/expect.sh"
+
+cat >gpt.ini <<-'EOF_INI'
+	[model]
+	layers = 96
+	hidden = 12288
+	heads = 96
+	sequence = 2048
+	vocab = 51200
+	[parallel]
+	tensor = 8
+	pipeline = 8
+	[batch]
+	global = 64
+	micro = 1
+EOF_INI
+plan=(plan --config gpt.ini --hardware selene)
+
+prints 'it fits' "${plan[@]}"
+prints 'would help' "${plan[@]}"
+prints 'DOES NOT FIT' "${plan[@]}" --set parallel.pipeline=1
+prints 'parallel.recompute = selective' "${plan[@]}" --set batch.micro=8
+prints 'measured' "${plan[@]}"
+prints 'data 4 x tensor 8' "${plan[@]}" --devices 256
+
+prints '"step_seconds"' "${plan[@]}" --json
+for field in tokens_per_second tflops_per_device mfu bubble_fraction fits memory traffic_bytes time_seconds; do
+	grep -q "\"$field\"" out || wrong 'plan --json' "no $field"
+done
+python3 - out <<-'EOF_PY' || wrong 'plan --json' 'its numbers do not fit together'
+	import json, sys
+	p = json.load(open(sys.argv[1]))
+	assert len(p["memory"]) == 8 and len(p["ledger"]) == 8
+	for m in p["memory"]:
+	    kinds = ["weights", "gradients", "optimizer", "activations", "scratch", "communication", "workspace", "overhead"]
+	    assert m["total"] == sum(m[k] for k in kinds), m
+	causes = ["compute", "tensor", "pipeline", "data", "bubble", "optimizer"]
+	assert abs(sum(p["time_seconds"][c] for c in causes) / p["step_seconds"] - 1) < 1e-6
+	assert all(c["mark"] in ("measured", "assumed", "datasheet") and c["source"] for c in p["constants"].values())
+EOF_PY
+
+prints 'it fits' "${plan[@]}" --trace trace.json
+python3 -c 'import json; e = json.load(open("trace.json"))["traceEvents"]; assert {x["pid"] for x in e} == set(range(8))' ||
+	wrong 'plan --trace' 'is not a trace of 8 stages'
+
+prints 'fewest devices on which it fits' plan --config gpt.ini --hardware selene --search --devices 64 --set batch.global=16
+prints '"fewest_devices"' plan --config gpt.ini --hardware selene --search --devices 64 --set batch.global=16 --json
+refused 2 '--search needs --devices N: for how many' "${plan[@]}" --search
+refused 2 '--search compares many steps, and --trace shows one: leave one of them out' "${plan[@]}" --search --devices 64 --trace t
+"$mtrain" "${plan[@]}" --search --devices 8 >out 2>err && wrong 'plan --search --devices 8' 'fits'
+grep -q 'no layout fits on 8 devices: the nearest .*; the fewest on which one does are' err || wrong 'plan --search' "$(cat err)"
+
+# A trillion parameters, in 200 MB of address space.
+time=$( { TIMEFORMAT=%R; time (ulimit -v 200000; "$mtrain" plan --config gpt.ini --hardware selene --set model.layers=128 \
+	--set model.hidden=25600 --set model.heads=160 --set parallel.pipeline=64 --set batch.global=3072 --devices 3072 >out 2>err); } 2>&1 )
+grep -q '1.01 T parameters on 3072' out || wrong 'plan of 1 T' "$(cat err)"
+[ "${time%.*}" -lt 6 ] || wrong 'plan of 1 T' "took $time s" # 1 s on an idle core
+
+refused 2 '--hardware a100-80: there is no such file, and none of that name is built in; did you mean a100-80gb? (a100-40gb, a100-80gb, a800-80gb, b200-180gb, dgxc-h100, h100-80gb, h200-141gb, jean-zay, selene, v100-32gb, vtrain, zero-bubble)' \
+	plan --config gpt.ini --hardware a100-80
+refused 2 'gpt.ini: 100 devices cannot be divided into parallel.tensor*pipeline = 64: 64 or 128 devices would do' "${plan[@]}" --devices 100
+refused 2 '--trace no/trace.json: cannot be written' "${plan[@]}" --trace no/trace.json
+[ -e no ] && wrong 'plan --trace no/trace.json' 'left something behind'
+printf '[device]\npeak_fp16_tflops = -1\n' >bad.ini
+refused 2 'bad.ini:2: peak_fp16_tflops = -1: must be a number above 0, and may go on with `, measured: source`' \
+	plan --config gpt.ini --hardware bad.ini
+printf '[device]\npeak_fp16_tflop = 1\n' >bad.ini
+refused 2 "bad.ini:2: unknown key 'peak_fp16_tflop' in [device]; did you mean 'peak_fp16_tflops'?" plan --config gpt.ini --hardware bad.ini
+printf '[hardware]\nbase = selene\n[device]\nunits = 108, guessed: me\n' >bad.ini
+refused 2 'bad.ini:4: units = 108, guessed: me: what follows the comma must be `datasheet: source`, `measured: source` or `assumed: source`' \
+	plan --config gpt.ini --hardware bad.ini
+printf '[hardware]\nname = mine\n' >bad.ini
+refused 2 'bad.ini: [device] peak_fp16_tflops is not given, and has no default' plan --config gpt.ini --hardware bad.ini
+refused 2 'gpt.ini: v100-32gb has no bf16: precision.compute = fp16 would do' \
+	plan --config gpt.ini --hardware v100-32gb --set precision.compute=bf16
+
+exit $((failed > 0))

@@ -1,0 +1,252 @@
+/* The planner on ideal hardware, where a step's seconds have formulas: products alone take time, then one thing more at a
+ * time. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "plan/search.h"
+
+static const char settings[] =
+	"[model]\nlayers = 16\nhidden = 1024\nheads = 8\nsequence = 512\nvocab = 128\ntied = false\n"
+	"[batch]\nglobal = 16\nmicro = 1\n";
+
+/* 1 TFLOP/s, and everything else for nothing. */
+static const char ideal[] =
+	"[hardware]\nname = ideal\n"
+	"[device]\npeak_fp16_tflops = 1\npeak_bf16_tflops = 0\npeak_fp32_tflops = 1\nmemory_gib = 80\nmemory_gbps = 1e12\n"
+	"gemm_efficiency = 1\ngemm_depth = 0\nattention_forward = 1\nattention_backward = 1\nattention_length = 0\n"
+	"memory_efficiency = 1\nkernel_us = 0\nlaunch_us = 0\ncontext_gib = 0\nlibrary_gib = 0\ngroup_gib = 0\noverlap_slowdown = 1\n"
+	"[node]\nlink_gbps = 1e9\nlink_latency_us = 0\nlink_efficiency = 1\nlink_floor_us = 0\nlink_half_mb = 0\nlink_pair = 1\n"
+	"[network]\nlink_gbps = 1e9\nlink_latency_us = 0\nlink_efficiency = 1\nlink_floor_us = 0\nlink_half_mb = 0\nlink_pair = 1\n";
+
+struct rig {
+	struct config config;
+	struct hardware hardware;
+	struct stack stack;
+	struct plan plan;
+};
+
+static bool make(struct rig *r, const char *more, const char *const *sets, int count, int64_t devices, struct error *e)
+{
+	char path[] = "/tmp/mtrain-plan-XXXXXX";
+	int fd = mkstemp(path);
+	FILE *f = fdopen(fd, "w");
+	assert_non_null(f);
+	fprintf(f, "%s%s", ideal, more);
+	fclose(f);
+	*r = (struct rig){0};
+	bool good = hardware_load(&r->hardware, path, e) && stack_load(&r->stack, "mtrain", e);
+	unlink(path);
+	if (!good || !config_parse(&r->config, "plan.ini", settings, sizeof settings - 1, sets, count, e))
+		fail_msg("%s", e->text);
+	return plan_make(&r->plan, &(struct plan_options){
+		.config = &r->config, .hardware = &r->hardware, .stack = &r->stack, .devices = devices,
+	}, e);
+}
+
+static void finish(struct rig *r)
+{
+	plan_finish(&r->plan);
+	config_finish(&r->config);
+}
+
+#define SETS(...) (const char *[]){__VA_ARGS__}, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)
+
+static void plan_of(struct rig *r, const char *more, const char *const *sets, int count, int64_t devices)
+{
+	struct error e = {0};
+	if (!make(r, more, sets, count, devices, &e))
+		fail_msg("%s", e.text);
+	for (int i = 0; i < r->plan.stages; i++) {
+		double sum = 0;
+		for (int c = 0; c < CAUSES; c++)
+			sum += r->plan.stage[i].time.seconds[c];
+		assert_true(fabs(sum / r->plan.step_seconds - 1) < 1e-9);
+	}
+}
+
+static void near(double have, double want, double tolerance, const char *what)
+{
+	if (!(fabs(have / want - 1) <= tolerance))
+		fail_msg("%s: %.6g, should be %.6g", what, have, want);
+}
+
+static void one_device_takes_its_flops(void **state)
+{
+	struct rig r;
+	plan_of(&r, "", NULL, 0, 1);
+	near(r.plan.step_seconds, r.plan.stage[0].ledger.flops / 1e12, 1e-6, "a step");
+	near(r.plan.mfu * r.plan.step_seconds, run_step_flops(&r.config) / 1e12, 1e-9, "mfu");
+	finish(&r);
+}
+
+/* p stages, m micro-batches: 1F1B stands idle for (p − 1)/m of its work, interleaved for (p − 1)/(v·m), zero-bubble for less
+ * than half of the first. The small head and first stage make no stage equal to another: 2%. */
+static void bubbles(void **state)
+{
+	struct rig r;
+	plan_of(&r, "", SETS("parallel.pipeline=4"), 0);
+	double busy = r.plan.step_seconds - r.plan.seconds[CAUSE_BUBBLE], first = r.plan.seconds[CAUSE_BUBBLE] / busy;
+	near(first, 3.0 / 16, 0.02, "bubble of 1F1B");
+	finish(&r);
+	plan_of(&r, "", SETS("parallel.pipeline=4", "parallel.schedule=interleaved", "parallel.chunks=2"), 0);
+	busy = r.plan.step_seconds - r.plan.seconds[CAUSE_BUBBLE];
+	near(r.plan.seconds[CAUSE_BUBBLE] / busy, 3.0 / 32, 0.04, "bubble of interleaved");
+	finish(&r);
+	plan_of(&r, "", SETS("parallel.pipeline=4", "parallel.schedule=zero-bubble"), 0);
+	busy = r.plan.step_seconds - r.plan.seconds[CAUSE_BUBBLE];
+	assert_true(r.plan.seconds[CAUSE_BUBBLE] / busy < first / 2);
+	finish(&r);
+}
+
+/* With 1 GB/s inside a node and no overlap, tensor parallelism adds its collectives' bytes: 4 reductions of [s, h] a layer
+ * and micro-batch, a ring's 2(n − 1)/n, and the head's and the embedding's. */
+static void tensor_time_is_bytes(void **state)
+{
+	struct rig r;
+	plan_of(&r, "[node]\nlink_gbps = 1\n", SETS("parallel.tensor=2", "parallel.sequence=false", "parallel.overlap=false"), 0);
+	double bytes = 16 * (4 * 16 + 2) * 512.0 * 1024 * 2;
+	near(r.plan.seconds[CAUSE_TENSOR], bytes / 1e9, 0.01, "tensor seconds");
+	finish(&r);
+}
+
+/* Data ranks on different nodes: 2(d − 1)/d of 4 bytes a parameter through one NIC each; beside backward some of it hides. */
+static void data_time_is_bytes(void **state)
+{
+	struct rig r;
+	const char *slow = "[network]\nlink_gbps = 10\nnics_per_node = 1\n[node]\ndevices_per_node = 1\n";
+	plan_of(&r, slow, SETS("parallel.data=4", "parallel.overlap=false"), 0);
+	double bytes = 0, apart = r.plan.step_seconds;
+	for (int k = 0; k < COMM_CALLS; k++)
+		bytes += (double)ledger_find(&r.plan.stage[0].ledger, "data")->count.bytes[k] * (k == COMM_ALL_REDUCE ? 2 : 1);
+	near(r.plan.seconds[CAUSE_DATA], bytes * 3 / 4 / 10e9, 0.01, "data seconds");
+	finish(&r);
+	plan_of(&r, slow, SETS("parallel.data=4", "parallel.overlap=true"), 0);
+	assert_true(r.plan.step_seconds < apart);
+	finish(&r);
+}
+
+static void launches_hold_small_steps_up(void **state)
+{
+	struct rig r;
+	plan_of(&r, "[device]\nlaunch_us = 1000\n", NULL, 0, 1);
+	int64_t calls = 0;
+	for (int i = 0; i < OP_COUNT; i++)
+		calls += r.plan.stage[0].ledger.op[i].calls;
+	assert_true(r.plan.step_seconds > (double)calls * 1e-3);
+	finish(&r);
+}
+
+static void memory_is_that_of_the_arenas(void **state)
+{
+	struct rig r;
+	plan_of(&r, "[device]\ncontext_gib = 1\ngroup_gib = 0.5\n", SETS("parallel.pipeline=2", "parallel.data=2"), 0);
+	for (int i = 0; i < 2; i++) {
+		const struct plan_stage *s = &r.plan.stage[i];
+		int64_t sum = 0;
+		for (int k = 0; k < MEMORY_KINDS; k++)
+			sum += s->ledger.arena[k];
+		/* driver; data, pipeline and world */
+		assert_int_equal(s->total - sum, (1LL << 30) + 3 * (1LL << 29));
+		assert_int_equal(s->layers, 8);
+	}
+	assert_true(r.plan.fits);
+	finish(&r);
+	plan_of(&r, "[device]\nmemory_gib = 1\n", NULL, 0, 1);
+	assert_false(r.plan.fits);
+	finish(&r);
+}
+
+static void bad_input_is_explained(void **state)
+{
+	struct rig r;
+	struct error e = {0};
+	assert_false(make(&r, "", SETS("parallel.tensor=4"), 6, &e));
+	assert_int_equal(e.code, CODE_USAGE);
+	assert_non_null(strstr(e.text, "6 devices cannot be divided into parallel.tensor*pipeline = 4: 4 or 8 devices would do"));
+	finish(&r);
+	assert_false(make(&r, "", SETS("precision.compute=bf16"), 1, &e));
+	assert_non_null(strstr(e.text, "ideal has no bf16"));
+	finish(&r);
+	struct hardware h;
+	assert_false(hardware_load(&h, "a100-80g", &e));
+	assert_non_null(strstr(e.text, "did you mean a100-80gb?"));
+	struct stack s;
+	assert_false(stack_load(&s, "mtrian", &e));
+	assert_non_null(strstr(e.text, "did you mean mtrain?"));
+}
+
+/* What calibrate writes comes back. */
+static void hardware_files_come_back(void **state)
+{
+	struct hardware *a = malloc(sizeof *a), *b = malloc(sizeof *b);
+	char path[] = "/tmp/mtrain-plan-XXXXXX";
+	struct error e = {0};
+	FILE *f = fdopen(mkstemp(path), "w");
+	assert_true(a && b && f);
+	if (!hardware_load(a, "selene", &e))
+		fail_msg("%s", e.text);
+	a->gemm[2] = (struct hardware_curve){2, {1e6, 1e9}, {0.5, 2}};
+	hardware_write(a, f);
+	fclose(f);
+	if (!hardware_load(b, path, &e))
+		fail_msg("%s", e.text);
+	unlink(path);
+	assert_string_equal(b->name, "selene");
+	assert_true(b->network.gbps.value == a->network.gbps.value && b->network.gbps.mark == MARK_DATASHEET);
+	near(hardware_rate(&b->gemm[2], sqrt(1e15)), 1, 1e-9, "half way between points");
+	near(hardware_rate(&b->gemm[2], 1), 0.5, 1e-9, "before the first point");
+	free(a);
+	free(b);
+}
+
+/* The search's first is no slower than any layout that was planned in full, those that fit fit, and what is out says why. */
+static void search_ranks(void **state)
+{
+	struct rig r;
+	struct error e = {0};
+	struct search s;
+	plan_of(&r, "[device]\nmemory_gib = 2\ncontext_gib = 0.1\n[network]\nlink_gbps = 5\n", SETS("batch.global=64"), 8);
+	if (!search_make(&s, &(struct plan_options){.config = &r.config, .hardware = &r.hardware, .stack = &r.stack, .devices = 8}, &e))
+		fail_msg("%s", e.text);
+	assert_true(s.ranked > 3 && s.ranked <= s.count);
+	for (int i = 0; i < s.count; i++) {
+		const struct search_layout *l = &s.list[i];
+		assert_int_equal(l->data * l->tensor * l->pipeline, 8);
+		if (i < s.ranked) {
+			assert_true(l->seconds >= 0.99 * s.list[0].seconds && l->memory <= s.memory_limit && !*l->reason);
+			if (fabs(l->sketch / l->seconds - 1) > 0.1)
+				fail_msg("%lld x %lld x %lld: sketched %.4g s, planned %.4g s", (long long)l->data, (long long)l->tensor,
+					 (long long)l->pipeline, l->sketch, l->seconds);
+		}
+		assert_true((l->sketch > 0) == (*l->reason == '\0'));
+	}
+	/* 18 bytes a parameter do not fit on one device of 2 GiB, and do on two: 200 M parameters. */
+	assert_int_equal(s.fewest, 2);
+	assert_true(s.longest >= 1024 && s.longest % 1024 == 0);
+	search_finish(&s);
+	r.config.batch.global = 63;
+	assert_false(search_make(&s, &(struct plan_options){.config = &r.config, .hardware = &r.hardware, .stack = &r.stack, .devices = 1021}, &e));
+	assert_non_null(strstr(e.text, "no layout"));
+	search_finish(&s);
+	finish(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_device_takes_its_flops), cmocka_unit_test(bubbles),
+		cmocka_unit_test(tensor_time_is_bytes),       cmocka_unit_test(data_time_is_bytes),
+		cmocka_unit_test(launches_hold_small_steps_up), cmocka_unit_test(memory_is_that_of_the_arenas),
+		cmocka_unit_test(bad_input_is_explained),     cmocka_unit_test(hardware_files_come_back),
+		cmocka_unit_test(search_ranks),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
