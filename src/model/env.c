@@ -102,7 +102,7 @@ void env_wait(const struct env *env, struct mark m)
 /* The most chunks, a power of two, that cut the rows of every rank evenly. */
 static int chunks_of(const struct env *env)
 {
-	int chunks = env->tensor_size > 1 ? ENV_CHUNKS : 1;
+	int chunks = env->tensor_size > 1 && !env->whole ? ENV_CHUNKS : 1;
 	while (chunks > 1 && (env->rows % chunks != 0 || env->tokens / chunks < ENV_CHUNK_ROWS))
 		chunks /= 2;
 	return chunks;

@@ -37,6 +37,7 @@ struct env {
 	int64_t tokens;    /* N = B·length */
 	bool sequence;     /* sequence parallelism */
 	int64_t rows;      /* rows of the residual stream here: N, or N/tensor */
+	bool whole;        /* one chunk */
 	int chunks;        /* of the N rows; 1 on one tensor rank */
 	bool overlap;      /* computing goes on beside communication */
 	uint64_t seed;

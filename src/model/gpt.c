@@ -89,7 +89,7 @@ void gpt_build(struct gpt *g, const struct gpt_options *o, struct memory *memory
 			.tensor_rank = o->tensor_rank, .model = o->model, .params = o->params,
 			.context = o->context, .context_size = o->context_size > 1 ? o->context_size : 1,
 			.context_rank = o->context_rank, .dtype = o->params->dtype, .batch = o->batch,
-			.seed = o->seed, .overlap = o->overlap, .sequence = o->sequence && o->tensor_size > 1,
+			.seed = o->seed, .overlap = o->overlap, .whole = o->whole, .sequence = o->sequence && o->tensor_size > 1,
 		},
 		.first = o->stage == 0, .last = o->stage == o->stages - 1,
 		.chunk_count = o->chunks, .slot_count = o->slots, .input_count = o->inputs,

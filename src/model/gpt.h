@@ -70,6 +70,7 @@ struct gpt_options {
 	const int64_t *layers_of; /* [stages·chunks], layers of each virtual stage; read by gpt_build alone */
 	int64_t batch; /* B */
 	bool sequence; /* sequence parallelism, where there is more than one tensor rank; B·T must divide by them */
+	bool whole;    /* tensor ranks move a micro-batch's rows in one chunk */
 	bool overlap;  /* computing beside communication between tensor ranks */
 	uint64_t seed;
 	const unsigned *kept; /* [positions], what the block there keeps; NULL: all. Read by gpt_build alone */

@@ -33,6 +33,8 @@ struct parallel_settings {
 	bool shard_optimizer; /* its state is shared out over data ranks */
 	bool overlap; /* communication beside computing */
 	enum recompute_choice recompute;
+	bool whole; /* no setting, the planner's for other trainers: tensor ranks move a micro-batch's rows at once, and gradients are
+		     * summed over data ranks behind the last backward */
 	const char *stages; /* "auto" or layers of each virtual stage: "9,10,10,9" */
 };
 

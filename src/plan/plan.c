@@ -13,7 +13,7 @@ static bool apply_stack(struct plan *p, const struct plan_options *o, struct err
 	char *list;
 	size_t room;
 	if (o->stack->no_overlap)
-		c->parallel.overlap = false;
+		c->parallel.whole = true; /* the waits are the simulation's */
 	p->attention_again = o->stack->selective_attention && c->parallel.recompute == RECOMPUTE_SELECTIVE;
 	if (p->attention_again)
 		c->parallel.recompute = RECOMPUTE_NONE; /* all but the scores is kept */
@@ -34,11 +34,11 @@ static bool fit_mesh(const struct plan_options *o, struct mesh *mesh, struct err
 {
 	struct config *c = o->config;
 	const struct parallel_settings *s = &c->parallel;
-	int64_t model = s->tensor * s->pipeline, world = o->devices;
+	int64_t model = s->tensor * s->context * s->pipeline, world = o->devices;
 	if (world == 0)
 		world = model * (s->data > 0 ? s->data : 1);
 	if (world % model != 0 || (s->data > 0 && s->data * model != world))
-		return error_set(e, CODE_USAGE, "%s: %lld devices cannot be divided into parallel.tensor*pipeline = %lld%s: %lld or "
+		return error_set(e, CODE_USAGE, "%s: %lld devices cannot be divided into parallel.tensor*context*pipeline = %lld%s: %lld or "
 				 "%lld devices would do", c->path, (long long)world, (long long)model, s->data > 0 ? " times parallel.data" : "",
 				 (long long)(s->data > 0 ? s->data * model : world / model * model > 0 ? world / model * model : model),
 				 (long long)((world / model + 1) * model));
@@ -65,9 +65,18 @@ static void judge(struct plan *p)
 	p->fits = p->stage[p->fullest].total <= p->memory_limit;
 }
 
+struct timing plan_timing(const struct plan *p)
+{
+	return (struct timing){
+		.hardware = p->hardware, .stack = p->stack, .mesh = &p->mesh, .half_gradients = plan_half_gradients(p),
+		.rows_split = run_sequence(p->config, p->mesh.size[AXIS_TENSOR]),
+		.attention_again = p->attention_again,
+	};
+}
+
 static void play(struct plan *p, const struct plan_options *o, const struct record *records)
 {
-	struct timing timing = {p->hardware, p->stack, &p->mesh, p->attention_again};
+	struct timing timing = plan_timing(p);
 	const struct record **list = calloc((size_t)p->stages, sizeof *list);
 	struct simulated_stage *times = calloc((size_t)p->stages, sizeof *times);
 	double devices = mesh_world(&p->mesh), peak = hardware_peak(p->hardware, o->config->precision.compute), flops = 0;

@@ -19,7 +19,9 @@ static int64_t overhead(const struct plan_options *o, const struct ledger *l)
 	const struct hardware *h = o->hardware;
 	if (h->cpu)
 		return 0;
-	return (int64_t)((h->context_gib.value + h->library_gib.value + h->group_gib.value * groups_of(l) + o->stack->overhead_gib) * gibi);
+	if (o->stack->overhead_gib >= 0)
+		return (int64_t)(o->stack->overhead_gib * gibi);
+	return (int64_t)((h->context_gib.value + h->library_gib.value + h->group_gib.value * groups_of(l)) * gibi);
 }
 
 /* What the ops of the CPU backend use inside. */
@@ -33,6 +35,31 @@ static bool cpu_workspace(const struct plan_options *o, const struct counted *c,
 	*bytes = dev_workspace(dev);
 	dev_close(dev);
 	return good;
+}
+
+bool plan_half_gradients(const struct plan *p)
+{
+	return p->stack->fp16_gradients && p->config->precision.compute == F16;
+}
+
+/* What the stack keeps in another way: gradients of 16 bits, in BF16 beside those of 32; of each pair of tokens the softmax, and with dropout its mask and what
+ * is left, in all layers of all slots, or where attention is computed again in one. */
+static void stack_memory(const struct plan *p, const struct plan_options *o, const struct counted *c, struct ledger *l)
+{
+	const struct config *config = o->config;
+	const struct model_settings *m = &config->model;
+	if (plan_half_gradients(p))
+		l->arena[MEMORY_GRADIENTS] /= 2;
+	else if (o->stack->fp16_gradients && config->precision.compute == BF16)
+		l->arena[MEMORY_GRADIENTS] += l->arena[MEMORY_GRADIENTS] / 2;
+	if (!o->stack->unfused_attention)
+		return;
+	int64_t value = (int64_t)dtype_size(config->precision.compute);
+	int64_t pairs = config->batch.micro * m->heads / config->parallel.tensor * m->sequence * m->sequence;
+	int64_t pair = value + (m->attention_dropout > 0 || m->dropout > 0 ? 1 + value : 0);
+	bool kept = config->parallel.recompute == RECOMPUTE_NONE && !p->attention_again;
+	l->arena[MEMORY_ACTIVATIONS] += pairs * pair * (kept ? c->run.gpt.slot_count * c->run.gpt.positions : 1);
+	l->arena[MEMORY_SCRATCH] += pairs * value;
 }
 
 bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, struct record *record, struct error *e)
@@ -56,11 +83,10 @@ bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, s
 	s->ledger.workspace = (int64_t)workspace;
 	s->layers = c->run.gpt.layers;
 	s->overhead = overhead(o, &s->ledger);
+	stack_memory(p, o, c, &s->ledger);
 	s->total = s->overhead + s->ledger.workspace;
 	for (int k = 0; k < MEMORY_KINDS; k++)
 		s->total += s->ledger.arena[k];
-	if (o->stack->fp16_gradients)
-		s->total -= s->ledger.arena[MEMORY_GRADIENTS] / 2;
 	p->parameters = param_total(&c->run.params);
 	counted_close(c);
 	free(c);

@@ -52,9 +52,9 @@ static double bubble(const struct search_layout *l, int64_t global)
 	return behind / micros / (double)l->chunks;
 }
 
-static double alone(const struct plan *p, const struct plan_options *o, const struct record *record)
+static double alone(const struct plan *p, const struct record *record)
 {
-	struct timing timing = {p->hardware, p->stack, &p->mesh, p->attention_again};
+	struct timing timing = plan_timing(p);
 	struct simulated_stage stage;
 	return simulate(&(struct simulate_options){.timing = &timing, .records = &record, .stages = 1, .alone = true}, &stage);
 }
@@ -87,7 +87,7 @@ void search_sketch(struct search_layout *l, const struct plan_options *o, bool t
 		if (total > p.memory_limit)
 			too_much(l, &p, list[i]);
 		else if (timed) {
-			double seconds = alone(&p, o, &records[i]);
+			double seconds = alone(&p, &records[i]);
 			l->sketch = seconds > l->sketch ? seconds : l->sketch;
 		}
 	}

@@ -69,7 +69,8 @@ static bool ended_alone(const struct play *p, struct rank *r)
 {
 	double own = 0;
 	for (int i = 0; i < r->pending->transfers; i++) {
-		double transfer = timing_transfer(p->o->timing, r->pending->transfer[i].bytes);
+		const struct record_transfer *t = &r->pending->transfer[i];
+		double transfer = timing_transfer(p->o->timing, t->peer > 0 ? t->peer - 1 : 1, t->peer, t->bytes);
 		own = transfer > own ? transfer : own;
 	}
 	own = r->pending->transfers ? own : timing_item(p->o->timing, r->pending);
@@ -88,7 +89,7 @@ static bool exchanged(struct play *p, struct rank *r)
 		if (at >= c->count[0] || at >= c->count[1])
 			return false;
 		double begin = c->begin[0][at] > c->begin[1][at] ? c->begin[0][at] : c->begin[1][at];
-		double own = timing_transfer(p->o->timing, t->bytes);
+		double own = timing_transfer(p->o->timing, r->stage, t->peer, t->bytes);
 		end = begin + own > end ? begin + own : end;
 		longest = own > longest ? own : longest;
 	}

@@ -130,6 +130,25 @@ static double begin_of(struct rank *r, enum queue q)
 	return later(later(r->queue[q].end, r->queue[q].ready), r->host);
 }
 
+/* Computing does not go on before `end`. */
+static void stand(struct rank *r, double end, enum cause cause)
+{
+	struct rank_queue *q = &r->queue[Q_COMPUTE];
+	if (end <= q->ready)
+		return;
+	q->ready = end;
+	q->cause = cause;
+}
+
+/* What an exchange takes by itself, once both ends have come. */
+static double longest_transfer(const struct rank *r, const struct record_item *item)
+{
+	double longest = 0;
+	for (int i = 0; i < item->transfers; i++)
+		longest = later(longest, timing_transfer(r->o->timing, r->stage, item->transfer[i].peer, item->transfer[i].bytes));
+	return longest;
+}
+
 /* An item that concerns this rank alone. */
 static void play_item(struct rank *r, const struct record_item *item, double seconds, bool show)
 {
@@ -145,6 +164,8 @@ static void play_item(struct rank *r, const struct record_item *item, double sec
 	q->queued++;
 	q->crossed = false;
 	note(q, begin + seconds);
+	if (r->o->timing->stack->no_overlap && (item->queue == Q_TENSOR || item->queue == Q_DATA))
+		stand(r, begin + seconds, cause_of(item->queue));
 	if (show && item->queue != Q_COPY)
 		box(r, item->queue, item->name, NULL, begin, begin + seconds);
 }
@@ -155,8 +176,6 @@ static bool play(struct rank *r, const struct record_span *span, bool show)
 	for (; r->event < span->end; r->event++) {
 		const struct record_event *e = &r->record->events[r->event];
 		struct rank_queue *q = &r->queue[e->queue];
-		if (r->pending && r->o->timing->stack->synchronous_exchange)
-			return false;
 		if (e->kind == EVENT_ITEM) {
 			const struct record_item *item = &r->record->items[e->item];
 			if (r->pending && r->pending->queue == item->queue)
@@ -169,6 +188,8 @@ static bool play(struct rank *r, const struct record_span *span, bool show)
 				return false;
 			r->pending = item;
 			r->pending_begin = begin_of(r, item->queue);
+			if (r->o->timing->stack->synchronous_exchange)
+				stand(r, r->pending_begin + longest_transfer(r, item), CAUSE_PIPELINE);
 			q->queued++;
 			continue;
 		}
@@ -281,12 +302,6 @@ void rank_resolve(struct rank *r, double end, double own)
 		q->busy_begin = end - own;
 	q->crossed = true;
 	q->last_own = own;
-	if (r->o->timing->stack->synchronous_exchange && end > r->queue[Q_COMPUTE].ready) {
-		r->queue[Q_COMPUTE].ready = end;
-		r->queue[Q_COMPUTE].cause = CAUSE_BUBBLE;
-		r->queue[Q_COMPUTE].own = own;
-		r->queue[Q_COMPUTE].own_cause = r->pending->queue == Q_PIPE ? CAUSE_PIPELINE : CAUSE_DATA;
-	}
 	/* The item is the last one queued: nothing is queued behind a pending one. */
 	note(q, end);
 	box(r, r->pending->queue, r->pending->name, NULL, end - own, end);

@@ -19,26 +19,39 @@ static struct hardware_group group_of(const struct timing *t, const char *name, 
 static double collective(const struct timing *t, const struct record_item *item)
 {
 	struct record_item moved = *item;
-	bool gradients = strcmp(item->group, "data") == 0 && item->dtype == F32;
-	if (t->stack->fp16_gradients && gradients)
+	bool gradients = (strcmp(item->group, "data") == 0 || strcmp(item->group, "embedding") == 0) && item->dtype == F32;
+	if (t->half_gradients && gradients)
 		moved.cost.bytes /= 2;
 	if (t->stack->whole_recompute && item->cost.again > 0)
 		moved.cost.bytes *= 2; /* the sum behind the MLP too */
 	return times_collective(t->hardware, t->stack, &moved, group_of(t, item->group, item->ranks));
 }
 
+/* An exchange with the neighbours in a ring of ranks that are all alike; along the pipeline they are not. */
+static double around(const struct timing *t, const struct record_item *item)
+{
+	struct hardware_group g = group_of(t, item->group, item->ranks);
+	double most = 0;
+	if (strcmp(item->group, "pipeline") == 0)
+		return 0;
+	for (int i = 0; i < item->transfers; i++)
+		most = fmax(most, item->transfer[i].bytes);
+	return hardware_exchange(t->hardware, g.in_node == g.size, most) * t->stack->communication_time;
+}
+
 double timing_item(const struct timing *t, const struct record_item *item)
 {
 	if (item->kind == RECORD_COMM)
-		return item->what == COMM_EXCHANGE ? 0 : collective(t, item);
+		return item->what == COMM_EXCHANGE ? around(t, item) : collective(t, item);
 	double seconds = times_op(t->hardware, t->stack, item);
 	if (t->attention_again && item->kind == RECORD_OP && item->what == OP_attention_backward)
 		seconds += times_unfused(t->hardware, t->stack, item->dtype, item->m, item->n, item->k, false);
 	return seconds;
 }
 
-double timing_transfer(const struct timing *t, double bytes)
+double timing_transfer(const struct timing *t, int stage, int peer, double bytes)
 {
-	bool same_node = groups_stride(t->mesh, "pipeline") * 2 <= (int)t->hardware->devices_per_node.value;
-	return times_exchange(t->hardware, t->stack, same_node, t->mesh->size[AXIS_TENSOR], bytes);
+	int devices = (int)t->hardware->devices_per_node.value, stride = groups_stride(t->mesh, "pipeline");
+	bool same_node = stage * stride / devices == peer * stride / devices; /* of data, context and tensor rank 0 */
+	return times_exchange(t->hardware, t->stack, same_node, t->rows_split ? 1 : t->mesh->size[AXIS_TENSOR], bytes);
 }

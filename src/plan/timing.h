@@ -14,13 +14,15 @@ struct timing {
 	const struct hardware *hardware;
 	const struct stack *stack;
 	const struct mesh *mesh;
+	bool rows_split;      /* stages send each other a rank's share of the rows as it is: sequence parallelism */
+	bool half_gradients;  /* gradients are summed in 16 bits */
 	bool attention_again; /* backward computes unfused attention once more */
 };
 
 /* Seconds of an item alone. An exchange: 0, see timing_transfer. */
 double timing_item(const struct timing *t, const struct record_item *item);
 
-/* Seconds of one transfer of an exchange along the pipeline. */
-double timing_transfer(const struct timing *t, double bytes);
+/* Seconds of one transfer of an exchange between two stages. */
+double timing_transfer(const struct timing *t, int stage, int peer, double bytes);
 
 #endif

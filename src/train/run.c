@@ -56,7 +56,7 @@ double run_step_flops(const struct config *c)
 }
 
 /* auto: wherever the rows of a micro-batch divide by the tensor ranks. */
-static bool sequence_on(const struct config *c, int tensor)
+bool run_sequence(const struct config *c, int tensor)
 {
 	bool divides = c->batch.micro * (c->model.sequence / c->parallel.context) % tensor == 0;
 	return tensor > 1 && c->parallel.sequence != SEQUENCE_OFF && divides;
@@ -103,16 +103,16 @@ static void build(struct run *r, struct device *dev)
 		.tensor_size = tensor, .tensor_rank = m->at[AXIS_TENSOR], .context = r->groups.context,
 		.context_size = m->size[AXIS_CONTEXT], .context_rank = m->at[AXIS_CONTEXT], .stage = stage, .stages = stages,
 		.chunks = chunks, .layers_of = r->stage_layers, .batch = c->batch.micro,
-		.sequence = sequence_on(c, tensor), .overlap = c->parallel.overlap,
+		.sequence = run_sequence(c, tensor), .overlap = c->parallel.overlap, .whole = c->parallel.whole,
 		.seed = (uint64_t)c->run.seed, .kept = r->kept, .slots = r->step.train.slots,
 		.inputs = r->step.train.inputs, .waits = r->step.waits,
-		.watch = {.context = r, .use = bucket_use, .final = bucket_final},
+		.watch = {.context = r, .use = bucket_use, .final = c->parallel.whole ? NULL : bucket_final},
 	}, &r->memory);
 	slices_init(&r->slices, &r->params, r->params.slices > 1 ? comm_rank(r->groups.data) : 0);
 	step_build(&r->step, &r->gpt, &r->memory);
 	grad_build(&r->grad, &(struct grad_options){
 		.dev = dev, .groups = &r->groups, .params = &r->params, .slices = &r->slices, .model = &c->model,
-		.rules = r->rules, .partial = sequence_on(c, tensor), .ends = r->groups.ends != NULL,
+		.rules = r->rules, .partial = run_sequence(c, tensor), .ends = r->groups.ends != NULL,
 		.overlap = c->parallel.overlap,
 	}, &r->memory);
 	optim_build(&r->optim, &(struct optim_options){

@@ -60,6 +60,9 @@ void run_step(struct run *r, const struct feed *feed, int64_t sample, bool stop)
 /* Compares the token table's copies on the first and the last stage. Collective. Ends the job where they differ. */
 void run_compare_ends(struct run *r);
 
+/* Whether so many tensor ranks share norms, dropout and residuals by tokens. */
+bool run_sequence(const struct config *c, int tensor);
+
 /* FLOPs of a global step (design "Numbers"), without what is computed again: of mfu and tflops_per_device. */
 double run_step_flops(const struct config *config);
 

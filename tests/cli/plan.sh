@@ -61,7 +61,7 @@ grep -q '1.01 T parameters on 3072' out || wrong 'plan of 1 T' "$(cat err)"
 
 refused 2 '--hardware a100-80: there is no such file, and none of that name is built in; did you mean a100-80gb? (a100-40gb, a100-80gb, a800-80gb, b200-180gb, dgxc-h100, h100-80gb, h200-141gb, jean-zay, selene, v100-32gb, vtrain, zero-bubble)' \
 	plan --config gpt.ini --hardware a100-80
-refused 2 'gpt.ini: 100 devices cannot be divided into parallel.tensor*pipeline = 64: 64 or 128 devices would do' "${plan[@]}" --devices 100
+refused 2 'gpt.ini: 100 devices cannot be divided into parallel.tensor*context*pipeline = 64: 64 or 128 devices would do' "${plan[@]}" --devices 100
 refused 2 '--trace no/trace.json: cannot be written' "${plan[@]}" --trace no/trace.json
 [ -e no ] && wrong 'plan --trace no/trace.json' 'left something behind'
 printf '[device]\npeak_fp16_tflops = -1\n' >bad.ini

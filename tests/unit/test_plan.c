@@ -170,7 +170,7 @@ static void bad_input_is_explained(void **state)
 	struct error e = {0};
 	assert_false(make(&r, "", SETS("parallel.tensor=4"), 6, &e));
 	assert_int_equal(e.code, CODE_USAGE);
-	assert_non_null(strstr(e.text, "6 devices cannot be divided into parallel.tensor*pipeline = 4: 4 or 8 devices would do"));
+	assert_non_null(strstr(e.text, "6 devices cannot be divided into parallel.tensor*context*pipeline = 4: 4 or 8 devices would do"));
 	finish(&r);
 	assert_false(make(&r, "", SETS("precision.compute=bf16"), 1, &e));
 	assert_non_null(strstr(e.text, "ideal has no bf16"));
