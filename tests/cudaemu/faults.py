@@ -28,7 +28,7 @@ def main():
         r.expect(code in codes, "%s: exit code %d" % (name, code))
         r.expect(len(lines) == 1 and re.search(pattern, lines[0]), "%s: %s" % (name, lines or err[-600:]))
         r.expect(seconds < most_seconds, "%s: %.1f s" % (name, seconds))
-        return out
+        return out + err
 
     fails("no driver", 1, (1,), r"^mtrain: cuda: no card: this machine has no NVIDIA driver$", {"CUDAEMU_DRIVER": "0"})
     fails("old driver", 1, (1,), r"the driver is for CUDA 11\.4, .* update the driver", {"CUDAEMU_DRIVER": "11040"})
@@ -44,7 +44,8 @@ def main():
         fails("a lost card of two", 2, (1, 6), r"rank \d: .*the card was lost: uncorrectable ECC error", env)
     if with_nccl == "true":
         env = {"CUDAEMU_CARDS": "2", "CUDAEMU_NCCL_FAILS": "60"}
-        fails("a broken communicator", 2, (6,), r"rank \d: .*in group \w+: NCCL: remote process exited", env)
+        told = fails("a broken communicator", 2, (6,), r"rank \d: .*in group \w+: NCCL: remote process exited", env)
+        r.expect(told.count("aborts") >= 4, "a broken communicator: %d communicators are aborted" % told.count("aborts"))
         # One rank's calls go nowhere: the other's wait ends with the call's name.
         env = {"CUDAEMU_CARDS": "2", "CUDAEMU_NCCL_SILENT": "1:60"}
         fails("a peer that is silent", 2, (6,), r"rank \d: .*in group \w+: not done after 3 s", env,
