@@ -65,7 +65,7 @@ __device__ inline float warp_most(float v)
 }
 
 template <typename T, bool PART>
-__global__ void __launch_bounds__(WARPS * 32)
+__global__ void __launch_bounds__(WARPS * 32, 6) /* left to itself the compiler aims at 7 and spills */
 	attention_forward_simple_kernel(void *out, float *lse, const T *qkv, const T *kv, const attention_shape s)
 {
 	shared_array(float, staged, WARPS * HEAD_MOST);
