@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "train/initial.h"
+
 /* Masters and moments of a bucket's slice. */
 static void build_bucket(struct optim *o, int bucket, struct memory *memory)
 {
@@ -86,7 +88,7 @@ static void initialise(struct device *dev, const struct slices_piece *p, struct 
 	end = p->begin + p->count < end ? p->begin + p->count : end;
 	for (int64_t begin = p->begin; begin < end; begin += n) {
 		n = end - begin < room ? end - begin : room;
-		param_initial(p->param, seed, begin, n, part);
+		initial_values(p->param, seed, begin, n, part, initial_threads(dev));
 		dev_write(dev, Q_COMPUTE, tensor_rows(master, begin - p->begin, n), part);
 		dev_finish(dev, dev_mark(dev, Q_COMPUTE));
 	}
