@@ -43,7 +43,8 @@ size_t kernel_workspace(const struct dev_limits *limits);
 #define KERNELS(X)                                                                                          \
 	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
 	X(residual_forward) X(norm_backward) X(residual_backward) X(gelu_forward) X(bias_backward)          \
-	X(swiglu_forward) X(swiglu_backward)                                                                \
+	X(swiglu_forward) X(swiglu_backward) X(rope)                                                        \
+	X(unit_rows_forward) X(unit_rows_backward)                                                          \
 	X(attention_forward)                                                                                \
 	X(attention_backward) X(attention_part_forward) X(attention_part_backward) X(attention_delta)       \
 	X(heads_copy) X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add)           \

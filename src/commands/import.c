@@ -15,6 +15,7 @@
 static const char *const fixed[] = {
 	"layers", "hidden", "heads",        "kv_heads",   "head_size", "ffn",      "sequence",
 	"vocab",  "norm",   "norm_epsilon", "activation", "bias",      "qkv_bias", "tied",
+	"position", "normalized_head",
 };
 enum { FIXED = sizeof fixed / sizeof fixed[0] };
 

@@ -7,7 +7,7 @@
 const char *memory_name(enum memory_kind kind)
 {
 	static const char *const names[MEMORY_KINDS] = {"weights", "gradients", "optimizer", "activations", "scratch",
-							"communication"};
+							"communication", "tables"};
 	return names[kind];
 }
 
@@ -22,9 +22,11 @@ char *memory_list(char buf[MEMORY_LIST], const struct memory *m)
 {
 	char bytes[32];
 	int n = 0;
+	buf[0] = '\0';
 	for (int k = 0; k < MEMORY_KINDS; k++)
-		n += snprintf(buf + n, (size_t)(MEMORY_LIST - n), "%s%s %s", k ? ", " : "",
-			      memory_name((enum memory_kind)k), text_bytes(bytes, sizeof bytes, m->arena[k].used));
+		if (m->arena[k].used > 0)
+			n += snprintf(buf + n, (size_t)(MEMORY_LIST - n), "%s%s %s", n ? ", " : "",
+				      memory_name((enum memory_kind)k), text_bytes(bytes, sizeof bytes, m->arena[k].used));
 	return buf;
 }
 

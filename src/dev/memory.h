@@ -17,6 +17,7 @@ enum memory_kind {
 	MEMORY_ACTIVATIONS,   /* kept from forward to backward */
 	MEMORY_SCRATCH,       /* dead after the op sequence that wrote it */
 	MEMORY_COMMUNICATION, /* what is sent or received, reduction vectors */
+	MEMORY_TABLES,        /* filled at the start, then only read */
 	MEMORY_KINDS
 };
 
@@ -36,7 +37,7 @@ void memory_close(struct memory *m);
 
 size_t memory_bytes(const struct memory *m); /* all kinds */
 
-/* Bytes by kind: "weights 1.2 GiB, gradients 2.4 GiB, …". Returns buf. */
+/* Bytes of the kinds that have any: "weights 1.2 GiB, gradients 2.4 GiB, …". Returns buf. */
 enum { MEMORY_LIST = 384 };
 char *memory_list(char buf[MEMORY_LIST], const struct memory *m);
 

@@ -98,6 +98,13 @@ struct op_cost op_cost_swiglu_backward(const struct op_swiglu_backward *a)
 	return moved(BYTES(a->dx, a->dout, a->x));
 }
 
+struct op_cost op_cost_rope(const struct op_rope *a)
+{
+	double parts = (double)a->qkv.shape[2], rotated = (double)a->table.shape[1] / (double)a->qkv.shape[3];
+	double table = (double)a->qkv.shape[0] * (double)a->table.shape[1] * (double)dtype_size(a->table.dtype);
+	return moved(2 * BYTES(a->qkv) * (parts - 1) / parts * rotated + table);
+}
+
 struct op_cost op_cost_bias_backward(const struct op_bias_backward *a)
 {
 	return moved(BYTES(a->dout) + 2 * BYTES(a->dbias));
@@ -168,6 +175,16 @@ struct op_cost op_cost_heads_copy(const struct op_heads_copy *a)
 {
 	double heads = (double)(a->to.shape[0] * a->to.shape[1] * a->count * a->to.shape[3]);
 	return moved(heads * (double)(dtype_size(a->to.dtype) + dtype_size(a->from.dtype)));
+}
+
+struct op_cost op_cost_unit_rows_forward(const struct op_unit_rows_forward *a)
+{
+	return moved(BYTES(a->out, a->scale, a->x));
+}
+
+struct op_cost op_cost_unit_rows_backward(const struct op_unit_rows_backward *a)
+{
+	return moved(2 * BYTES(a->dx) + BYTES(a->dout, a->x, a->scale));
 }
 
 struct op_cost op_cost_loss_stats(const struct op_loss_stats *a)

@@ -235,6 +235,23 @@ void op_swiglu_backward(struct device *dev, const struct op_swiglu_backward *a)
 	dev->ops->swiglu_backward(dev, a);
 }
 
+void op_rope(struct device *dev, const struct op_rope *a)
+{
+	op_check_float(OP, "qkv", a->qkv);
+	enum dtype type = a->qkv.dtype;
+	int64_t rows = a->qkv.shape[0], groups = a->qkv.shape[1], parts = a->qkv.shape[2], size = a->qkv.shape[3];
+	int64_t width = a->table.shape[1];
+	TENSOR(qkv, type, rows, groups, parts, size);
+	HOLDS(parts >= 3);
+	HOLDS(width >= 2 && width % 2 == 0 && width <= size);
+	op_check_span(OP, &a->span);
+	TENSOR(table, dtype_sum(type), a->span.sequence, width);
+	APART(qkv, a->table);
+	ROWS(rows);
+	WIDTH(groups * parts * size);
+	dev->ops->rope(dev, a);
+}
+
 void op_bias_backward(struct device *dev, const struct op_bias_backward *a)
 {
 	op_check_float(OP, "dout", a->dout);
@@ -245,6 +262,33 @@ void op_bias_backward(struct device *dev, const struct op_bias_backward *a)
 	ROWS(rows);
 	WIDTH(width);
 	dev->ops->bias_backward(dev, a);
+}
+
+void op_unit_rows_forward(struct device *dev, const struct op_unit_rows_forward *a)
+{
+	op_check_float(OP, "out", a->out);
+	int64_t rows = a->out.shape[0], width = a->out.shape[1];
+	TENSOR(out, a->out.dtype, rows, width);
+	TENSOR(x, a->out.dtype, rows, width);
+	TENSOR(scale, dtype_sum(a->out.dtype), rows);
+	APART(out, a->x, a->scale);
+	APART(scale, a->x);
+	WIDTH(width);
+	dev->ops->unit_rows_forward(dev, a);
+}
+
+void op_unit_rows_backward(struct device *dev, const struct op_unit_rows_backward *a)
+{
+	op_check_float(OP, "x", a->x);
+	enum dtype sums = dtype_sum(a->x.dtype);
+	int64_t rows = a->x.shape[0], width = a->x.shape[1];
+	TENSOR(x, a->x.dtype, rows, width);
+	TENSOR(dx, sums, rows, width);
+	TENSOR(dout, sums, rows, width);
+	TENSOR(scale, sums, rows);
+	APART(dx, a->dout, a->x, a->scale);
+	WIDTH(width);
+	dev->ops->unit_rows_backward(dev, a);
 }
 
 void op_loss_stats(struct device *dev, const struct op_loss_stats *a)

@@ -238,6 +238,17 @@ struct op_bias_backward {
 	struct tensor dout;  /* T [N, C] */
 };
 
+/* Rotary positions (Su et al. 2021), in place on all queries and keys of qkv. With R the table's columns, the pair of
+ * elements i and R/2 + i of such a head, i < R/2, is turned by the angle whose cosine and sine are columns i and R/2 + i of
+ * the table's row for the token: x_i′ = x_i·cos − x_{R/2+i}·sin, x_{R/2+i}′ = x_{R/2+i}·cos + x_i·sin; inverse: by the opposite
+ * angle. Elements from R on and all values stay. */
+struct op_rope {
+	struct tensor qkv;   /* T [N, KV, G + 2, D], in place */
+	struct tensor table; /* S [sequence, R], R even and at most D */
+	struct span span;    /* places the rows */
+	bool inverse;
+};
+
 /* The largest D of the attention ops. */
 enum { HEAD_SIZE_MAX = 256 };
 
@@ -318,6 +329,21 @@ struct op_heads_copy {
 	struct tensor to;   /* [N, KV, P, D] */
 	struct tensor from; /* [N, KV, P', D] */
 	int64_t to_first, from_first, count;
+};
+
+/* Rows scaled to length 1: out = x·scale with scale[v] = 1/max(‖x[v]‖, 10⁻¹²), the length summed in S. */
+struct op_unit_rows_forward {
+	struct tensor out;   /* T [V, C] */
+	struct tensor scale; /* S [V] */
+	struct tensor x;     /* T [V, C] */
+};
+
+/* With x̂ = x·scale: dx[v] += scale·(dout[v] − x̂·Σ_c x̂·dout[v]), what of dout does not change the length of x̂. */
+struct op_unit_rows_backward {
+	struct tensor dx;    /* S [V, C], added to */
+	struct tensor dout;  /* S [V, C] */
+	struct tensor x;     /* T [V, C] */
+	struct tensor scale; /* S [V] */
 };
 
 /* Vocabulary-parallel cross-entropy in three ops with one gather between the first and the second.
@@ -404,7 +430,8 @@ struct op_adamw {
 #define OPS(X)                                                                                              \
 	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
 	X(residual_forward) X(norm_backward) X(residual_backward) X(gemm) X(gelu_forward) X(bias_backward)  \
-	X(swiglu_forward) X(swiglu_backward) X(attention_forward) X(attention_backward)                     \
+	X(swiglu_forward) X(swiglu_backward) X(rope) X(unit_rows_forward) X(unit_rows_backward)             \
+	X(attention_forward) X(attention_backward)                                                          \
 	X(attention_part_forward) X(attention_part_backward) X(attention_delta) X(heads_copy)               \
 	X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add) X(convert) X(square_sums)       \
 	X(step_verdict) X(adamw)

@@ -90,6 +90,15 @@ static void mlp_backward(const struct block *b, enum backward_parts parts, const
 	op_swiglu_backward(b->env->dev, &(struct op_swiglu_backward){.dx = w->dpre, .dout = w->dg, .x = s->pre});
 }
 
+/* Rotary positions: turns queries and keys, or their gradients back. */
+static void rotate(const struct block *b, struct tensor qkv, const struct pass *pass, bool back)
+{
+	if (tensor_given(b->env->rope))
+		op_rope(b->env->dev, &(struct op_rope){
+			.qkv = qkv, .table = b->env->rope, .span = dropout_at(b, pass, DROPOUT_ATTENTION).span, .inverse = back,
+		});
+}
+
 /* Computes, of the tensors between x and y, those that are in the set: what they come from is there or in it. */
 static void compute(const struct block *b, const struct block_saved *s, const struct block_scratch *w, unsigned set,
 		    const struct pass *pass)
@@ -98,8 +107,10 @@ static void compute(const struct block *b, const struct block_saved *s, const st
 
 	if (set & 1 << BLOCK_N1)
 		norm_forward(&b->norm1, &s->norm1, s->n1, s->x);
-	if (set & 1 << BLOCK_QKV)
+	if (set & 1 << BLOCK_QKV) {
 		linear_column_forward(&b->qkv, rows(s->qkv), s->n1);
+		rotate(b, s->qkv, pass, false);
+	}
 	if (set & 1 << BLOCK_A)
 		attention_forward(&attention, s->a, s->lse, s->qkv);
 	if (set & 1 << BLOCK_X1) {
@@ -178,6 +189,7 @@ void block_backward(const struct block *b, enum backward_parts parts, struct blo
 	struct tensor dout = branch_backward(b, &b->out, w, w->dx1, dropout_at(b, pass, DROPOUT_ATTENTION_OUT), split);
 	linear_row_backward(&b->out, parts, rows(w->da), dout, rows(s->a));
 	attention_backward(&attention, w->dqkv, w->delta, w->da, s->a, s->lse, s->qkv);
+	rotate(b, w->dqkv, pass, true);
 	linear_column_backward(&b->qkv, parts, w->rows, rows(w->dqkv), s->n1);
 	norm_backward(&b->norm1, &s->norm1, d, w->rows, w->dx1, s->x);
 	if (split) {

@@ -6,6 +6,9 @@
  * With SwiGLU up gives gates and values side by side, [gate; up](n2), and g = silu(gate)·up. Tensor ranks share each of the
  * two, so that a gate is where its value is.
  *
+ * With rotary positions the queries and keys in qkv are turned in place before attention (rope.h), and their gradients turned
+ * back behind it.
+ *
  * qkv and up are column-parallel, out and down row-parallel: two sums over tensor ranks forward, two backward; with
  * sequence parallelism two gathers and two reduce-scatters forward, four and two backward.
  *

@@ -1,4 +1,4 @@
-/* embedding.h: token ids to vectors, positions added; the token table's rows are split over tensor ranks.
+/* embedding.h: token ids to vectors, learned positions added; the token table's rows are split over tensor ranks.
  *
  * Each tensor rank looks up the ids whose rows it holds and gives zeros for the others; one sum over tensor ranks makes
  * the lookup whole. Positions are whole on every rank and added after the sum. */
@@ -10,7 +10,7 @@
 struct embedding {
 	const struct env *env;
 	struct param *token;    /* [V, C], padded rows of this rank */
-	struct param *position; /* [T, C] */
+	struct param *position; /* [T, C]; NULL: positions are told elsewhere */
 	int64_t first;          /* vocabulary id of row 0 here */
 };
 

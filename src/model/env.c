@@ -1,5 +1,7 @@
 #include "model/env.h"
 
+#include "model/rope.h"
+
 struct span env_share(const struct env *env, int context_rank, int64_t sample)
 {
 	return (struct span){
@@ -111,6 +113,8 @@ static int chunks_of(const struct env *env)
 void env_build(struct env *env, struct memory *memory)
 {
 	env->chunks = chunks_of(env);
+	if (env->model->position == POSITION_ROPE)
+		env->rope = rope_table(env->model, dtype_sum(env->dtype), &memory->arena[MEMORY_TABLES], env->dev);
 	if (!env->sequence)
 		return;
 	env->gathered = env_tokens(env, memory, MEMORY_SCRATCH, env->model->hidden);

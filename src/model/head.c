@@ -12,6 +12,17 @@ static int64_t block_rows(int64_t tokens, int64_t columns)
 	return rows < tokens ? rows : tokens;
 }
 
+static void unit_build(struct head *h, struct memory *memory)
+{
+	struct arena *scratch = &memory->arena[MEMORY_SCRATCH];
+	int64_t rows = h->weight->weight.shape[0], C = h->env->model->hidden;
+	enum dtype sum = dtype_sum(h->env->dtype);
+	h->unit = arena_2d(scratch, h->env->dtype, rows, C);
+	h->scale = arena_1d(scratch, sum, rows);
+	if (!h->env->params->frozen)
+		h->dunit = arena_2d(scratch, sum, rows, C);
+}
+
 void head_build(struct head *h, const struct env *env, struct memory *memory, struct param *token)
 {
 	const struct model_settings *m = env->model;
@@ -29,6 +40,8 @@ void head_build(struct head *h, const struct env *env, struct memory *memory, st
 	h->valid = h->weight->box.end[0] - h->weight->box.begin[0];
 	h->block = block_rows(env->tokens, columns);
 
+	if (m->normalized_head)
+		unit_build(h, memory);
 	norm_build_saved(&h->saved, env, memory, MEMORY_SCRATCH);
 	h->normed = env_rows(env, memory, MEMORY_SCRATCH, m->hidden);
 	h->dnormed = env_rows(env, memory, MEMORY_SCRATCH, m->hidden);
@@ -38,9 +51,39 @@ void head_build(struct head *h, const struct env *env, struct memory *memory, st
 	h->losses = arena_1d(scratch, sum, env->tokens);
 }
 
+/* The matrix of the logits' product, and where its gradient is summed. */
+static struct tensor matrix(const struct head *h)
+{
+	return h->env->model->normalized_head ? h->unit : h->weight->weight;
+}
+
+static struct tensor dmatrix(const struct head *h)
+{
+	return h->env->model->normalized_head ? h->dunit : h->weight->grad;
+}
+
+static void unit_forward(const struct head *h, bool training)
+{
+	if (!h->env->model->normalized_head)
+		return;
+	op_unit_rows_forward(h->env->dev, &(struct op_unit_rows_forward){
+		.out = h->unit, .scale = h->scale, .x = h->weight->weight,
+	});
+	if (training)
+		dev_zero(h->env->dev, Q_COMPUTE, h->dunit);
+}
+
+static void unit_backward(const struct head *h)
+{
+	if (h->env->model->normalized_head)
+		op_unit_rows_backward(h->env->dev, &(struct op_unit_rows_backward){
+			.dx = h->weight->grad, .dout = h->dunit, .x = h->weight->weight, .scale = h->scale,
+		});
+}
+
 static void logits_forward(const struct head *h, struct tensor logits, struct tensor rows)
 {
-	op_gemm(h->env->dev, &(struct op_gemm){.out = logits, .a = rows, .b = h->weight->weight, .b_transposed = true});
+	op_gemm(h->env->dev, &(struct op_gemm){.out = logits, .a = rows, .b = matrix(h), .b_transposed = true});
 }
 
 /* One block: rows begin … begin+count of the micro-batch, normed [N, C]. */
@@ -74,10 +117,10 @@ static void block_loss(const struct head *h, struct tensor normed, int64_t begin
 		.first = h->first, .valid = h->valid, .sequence = env->model->sequence,
 	});
 	op_gemm(env->dev, &(struct op_gemm){
-		.out = tensor_rows(env_partial(env, h->dnormed), begin, count), .a = logits, .b = h->weight->weight,
+		.out = tensor_rows(env_partial(env, h->dnormed), begin, count), .a = logits, .b = matrix(h),
 	});
 	op_gemm(env->dev, &(struct op_gemm){
-		.out = h->weight->grad, .a = logits, .a_transposed = true, .b = rows, .accumulate = true,
+		.out = dmatrix(h), .a = logits, .a_transposed = true, .b = rows, .accumulate = true,
 	});
 }
 
@@ -86,6 +129,7 @@ void head_loss(const struct head *h, struct tensor x, struct tensor targets, str
 {
 	const struct env *env = h->env;
 
+	unit_forward(h, pass->training);
 	norm_forward(&h->norm, &h->saved, h->normed, x);
 	struct tensor normed = env_gather(env, h->normed);
 	for (int64_t begin = 0; begin < env->tokens; begin += h->block) {
@@ -96,6 +140,7 @@ void head_loss(const struct head *h, struct tensor x, struct tensor targets, str
 		op_loss_total(env->dev, &(struct op_loss_total){.totals = totals, .losses = h->losses, .targets = targets});
 	if (!pass->training)
 		return;
+	unit_backward(h);
 	env_reduce(env, h->dnormed);
 	norm_backward(&h->norm, &h->saved, d, h->dnormed, (struct tensor){0}, x);
 }
@@ -107,6 +152,7 @@ void head_logits(const struct head *h, struct tensor x, int64_t row, float *out)
 	struct tensor wide = tensor_2d(h->dnormed.data, F32, 1, h->valid);
 
 	check(tensor_bytes(wide) <= tensor_bytes(h->dnormed));
+	unit_forward(h, false);
 	norm_forward(&h->norm, &h->saved, h->normed, x);
 	logits_forward(h, logits, tensor_rows(h->normed, row, 1));
 	logits.shape[1] = h->valid; /* one row: its leading columns */

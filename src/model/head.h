@@ -4,7 +4,11 @@
  * block's logits become their own gradient in place (three loss ops, with one gather of maximum, sum and target
  * between tensor ranks), and only the gradient of the stage's last activation is kept. So the last stage's forward
  * action does the head's backward as well. The head's rows are split over tensor ranks like the token embedding's,
- * whose table it may share. */
+ * whose table it may share.
+ *
+ * With normalized_head (Baichuan 2, Yang et al. 2023) logits are products with the weight's rows scaled to length 1. They are
+ * scaled once for each micro-batch, and the gradient of the scaled rows is summed over its blocks before it goes through
+ * the scaling's backward into the parameter's, which a tied embedding adds to as well. */
 #ifndef MTRAIN_MODEL_HEAD_H
 #define MTRAIN_MODEL_HEAD_H
 
@@ -19,6 +23,9 @@ struct head {
 	int64_t block;        /* rows of a block */
 
 	/* scratch */
+	struct tensor unit;    /* [V/tp, C], normalized_head: the weight's rows, scaled by … */
+	struct tensor scale;   /* S [V/tp] */
+	struct tensor dunit;   /* S [V/tp, C]: a micro-batch's gradient of unit; left out in a frozen model */
 	struct norm_saved saved;
 	struct tensor normed;  /* [rows, C] */
 	struct tensor dnormed; /* [rows, C] */

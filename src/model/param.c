@@ -87,7 +87,8 @@ void param_table_init(struct param_table *t, const struct model_settings *m, enu
 	t->buckets = calloc((size_t)(m->layers + ENDS), sizeof *t->buckets);
 	check(t->params && t->buckets);
 	matrix(t, -1, "embedding.token.weight", 0, m->init_std, 2, (int64_t[]){m->vocab, m->hidden});
-	matrix(t, -1, "embedding.position.weight", PARAM_WHOLE, m->init_std, 2, (int64_t[]){m->sequence, m->hidden});
+	if (m->position == POSITION_LEARNED)
+		matrix(t, -1, "embedding.position.weight", PARAM_WHOLE, m->init_std, 2, (int64_t[]){m->sequence, m->hidden});
 	for (int64_t i = 0; i < m->layers; i++)
 		block(t, m, i);
 	int behind = t->count;

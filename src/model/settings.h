@@ -9,6 +9,9 @@
 
 enum activation { ACTIVATION_GELU, ACTIVATION_GELU_ERF, ACTIVATION_SWIGLU };
 
+/* How a model tells where a token stands. */
+enum position { POSITION_LEARNED, POSITION_ROPE };
+
 struct model_settings {
 	int64_t layers;    /* L */
 	int64_t hidden;    /* C */
@@ -21,9 +24,13 @@ struct model_settings {
 	enum norm_kind norm;
 	double norm_epsilon;
 	enum activation activation;
+	enum position position;
+	double rope_base, rotary_fraction; /* rope.h */
+	const char *rope_scaling;          /* NULL: none */
 	bool bias;         /* of the output projections, the MLP and the norms */
 	bool qkv_bias;
 	bool tied;
+	bool normalized_head; /* head.h */
 	double dropout;
 	double attention_dropout;
 	double init_std;

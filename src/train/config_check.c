@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dev/scalars.h"
+#include "model/rope.h"
 #include "train/config.h"
 
 __attribute__((format(printf, 3, 4)))
@@ -61,9 +62,12 @@ static bool check_model(const struct config *c, struct error *e)
 	const struct model_settings *m = &c->model;
 	if (m->head_size == 0 && m->hidden > 0 && m->heads > 0)
 		return multiple(c, "model.hidden", m->hidden, "model.heads", m->heads, e);
+	char reason[ROPE_REASON];
 	if (m->head_size > HEAD_SIZE_MAX)
 		return wrong(c, e, "model.head_size = %lld is above the %d that attention can do: more model.heads, or a smaller "
 			     "model.head_size, would be right", (long long)m->head_size, HEAD_SIZE_MAX);
+	if (m->position == POSITION_ROPE && m->head_size > 0 && !rope_right(m, reason))
+		return wrong(c, e, "%s", reason);
 	return multiple(c, "model.heads", m->heads, "model.kv_heads", m->kv_heads, e) &&
 	       cut(c, "model.heads", m->heads, e) && cut(c, "model.kv_heads", m->kv_heads, e) &&
 	       cut(c, "model.ffn", m->ffn, e);
@@ -182,6 +186,9 @@ static const char *without_effect(const struct config *c, const char *name)
 	if (c->optimizer.schedule == LR_CONSTANT &&
 	    (strcmp(name, "optimizer.min_lr") == 0 || strcmp(name, "optimizer.decay_steps") == 0))
 		return "optimizer.schedule = constant";
+	if (c->model.position != POSITION_ROPE && (strcmp(name, "model.rope_base") == 0 || strcmp(name, "model.rope_scaling") == 0 ||
+						   strcmp(name, "model.rotary_fraction") == 0))
+		return "model.position is not rope";
 	if (c->parallel.pipeline == 1 && strcmp(name, "parallel.schedule") == 0)
 		return "parallel.pipeline = 1";
 	if (c->parallel.data == 1 && c->parallel.context == 1 && strcmp(name, "parallel.shard_optimizer") == 0)

@@ -76,8 +76,9 @@ static void memory(const struct console_summary *s)
 	char line[ROOM] = "", text[32];
 	log_info("  memory     %s on rank 0:", text_bytes(text, sizeof text, memory_bytes(s->memory) + s->workspace));
 	for (int kind = 0; kind < MEMORY_KINDS; kind++)
-		append(line, "%s %s, ", memory_name((enum memory_kind)kind),
-		       text_bytes(text, sizeof text, s->memory->arena[kind].used));
+		if (s->memory->arena[kind].used > 0)
+			append(line, "%s %s, ", memory_name((enum memory_kind)kind),
+			       text_bytes(text, sizeof text, s->memory->arena[kind].used));
 	log_info("             %sworkspace %s", line, text_bytes(text, sizeof text, s->workspace));
 }
 

@@ -1,5 +1,5 @@
 /* The whole model's backward against central finite differences of its forward, in FP64 on the defining ops: tied
- * and untied head, both norms, both GELUs, SwiGLU, grouped heads, dropout, masked targets, padding of the vocabulary, biases on
+ * and untied head, both norms, both GELUs, SwiGLU, rotary positions, grouped heads, dropout, masked targets, padding of the vocabulary, biases on
  * and off. */
 #include <math.h>
 #include <setjmp.h>
@@ -227,6 +227,37 @@ static void test_swiglu(void **state)
 	compare(&r);
 }
 
+static void test_rope(void **state)
+{
+	struct rig r;
+	struct model_settings m = plain_settings;
+	m.position = POSITION_ROPE;
+	m.head_size = 4;
+	m.rope_base = 100;
+	m.rotary_fraction = 1;
+	put_together(&r, m);
+	compare(&r);
+	m.kv_heads = 2;
+	m.head_size = 6;
+	m.rotary_fraction = 4.0 / 6;
+	m.rope_scaling = "llama3:2,1,4,5";
+	m.dropout = 0.2;
+	put_together(&r, m);
+	compare(&r);
+}
+
+static void test_normalized_head(void **state)
+{
+	struct rig r;
+	struct model_settings m = plain_settings;
+	m.normalized_head = true;
+	put_together(&r, m);
+	compare(&r);
+	m.tied = false;
+	put_together(&r, m);
+	compare(&r);
+}
+
 static void test_split(void **state)
 {
 	struct rig r;
@@ -244,6 +275,10 @@ static void test_split(void **state)
 	put_together(&r, m);
 	compare_split(&r);
 	m.activation = ACTIVATION_SWIGLU;
+	m.position = POSITION_ROPE;
+	m.head_size = 6;
+	m.rope_base = 100;
+	m.rotary_fraction = 1;
 	put_together(&r, m);
 	compare_split(&r);
 }
@@ -255,6 +290,8 @@ int main(void)
 		cmocka_unit_test(test_dropout_untied),
 		cmocka_unit_test(test_grouped_rms_no_bias),
 		cmocka_unit_test(test_swiglu),
+		cmocka_unit_test(test_rope),
+		cmocka_unit_test(test_normalized_head),
 		cmocka_unit_test(test_split),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

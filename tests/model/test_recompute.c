@@ -119,6 +119,9 @@ static void test_bits(void **state)
 			bool rms = kind > 0;
 			m.norm = rms ? NORM_RMS : NORM_LAYER;
 			m.activation = activations[kind];
+			m.position = kind == 2 ? POSITION_ROPE : POSITION_LEARNED;
+			m.rope_base = 100;
+			m.rotary_fraction = 1;
 			m.bias = !rms;
 			size_t bytes, again_bytes;
 			char *want = gradients(&m, dtype, NULL, false, &bytes);

@@ -54,6 +54,7 @@ enum {
 	PART_FRESH = PART_STEP * PART_CASES,
 	HEADS_KEYS = 0, HEADS_QUERIES, HEADS_KEYS_BACK, HEADS_CASES,
 	GELU_IS_ERF = 1,
+	ROPE_INVERSE = 1, ROPE_PART = 2,
 	LOSS_PADDED = 1, LOSS_EMPTY = 2,
 	ADAMW_SKIPPED = 1, ADAMW_NO_WEIGHT = 2,
 	VERDICT_FINE = 0, VERDICT_BAD_SUM, VERDICT_BAD_LOSS, VERDICT_FIXED, VERDICT_CASES,
@@ -61,7 +62,8 @@ enum {
 
 builder case_embedding_forward, case_embedding_backward, case_position_forward, case_position_backward,
 	case_norm_forward, case_norm_backward, case_residual_forward, case_residual_backward, case_gemm,
-	case_gelu_forward, case_swiglu_forward, case_swiglu_backward, case_bias_backward,
+	case_gelu_forward, case_swiglu_forward, case_swiglu_backward, case_rope, case_unit_rows_forward,
+	case_unit_rows_backward, case_bias_backward,
 	case_attention_forward, case_attention_backward, case_attention_part_forward, case_attention_part_backward,
 	case_attention_delta, case_heads_copy, case_loss_stats, case_loss_combine,
 	case_loss_backward, case_loss_total, case_add, case_convert, case_square_sums, case_step_verdict, case_adamw;

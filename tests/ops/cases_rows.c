@@ -1,4 +1,5 @@
-/* Calls of the ops that work row by row: embedding, positions, norm, residual, bias, SwiGLU. */
+/* Calls of the ops that work row by row: embedding, positions, norm, residual, bias, SwiGLU, RoPE, rows of length 1. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "cases.h"
@@ -14,6 +15,9 @@ INVOKE(residual_backward)
 INVOKE(bias_backward)
 INVOKE(swiglu_forward)
 INVOKE(swiglu_backward)
+INVOKE(rope)
+INVOKE(unit_rows_forward)
+INVOKE(unit_rows_backward)
 
 /* Ids of which a third are in the table's rows first … first + rows − 1, the first two of them its ends. */
 static int64_t draw_tokens(struct arg *tokens, int64_t rows)
@@ -221,5 +225,50 @@ bool case_swiglu_backward(struct call *c, const int64_t *size, unsigned variant)
 	ADD(OUT, dx, KIND_T, size[0], 2 * size[1]);
 	ADD(IN, dout, KIND_T, size[0], size[1]);
 	ADD(IN, x, KIND_T, size[0], 2 * size[1]);
+	return true;
+}
+
+/* As attention's sizes: B, T, KV, G, D. */
+bool case_rope(struct call *c, const int64_t *size, unsigned variant)
+{
+	CASE(rope);
+	int64_t width = (variant & ROPE_PART ? size[4] / 2 : size[4]) / 2 * 2;
+	if (width == 0)
+		return false;
+	ADD(INOUT, qkv, KIND_T, size[0] * size[1], size[2], size[3] + 2, size[4]);
+	op->span = dropout_of(false, size[1]).span;
+	op->inverse = variant & ROPE_INVERSE;
+	struct arg *table = ADD(IN, table, KIND_S, op->span.sequence, width);
+	for (int64_t i = 0; i < table->count; i++) {
+		double angle = (double)(i / width) * pow(100, -(double)(i % (width / 2)) * 2 / (double)width);
+		table->values[i] = i % width < width / 2 ? cos(angle) : sin(angle);
+	}
+	return true;
+}
+
+/* The last of several rows is zero, as a padded row of a vocabulary is. */
+static void pad(struct arg *x, int64_t rows, int64_t width)
+{
+	for (int64_t c = 0; rows > 1 && c < width; c++)
+		x->values[(rows - 1) * width + c] = 0;
+}
+
+bool case_unit_rows_forward(struct call *c, const int64_t *size, unsigned variant)
+{
+	CASE(unit_rows_forward);
+	ADD(OUT, out, KIND_T, size[0], size[1]);
+	ADD(OUT, scale, KIND_S, size[0]);
+	pad(ADD(IN, x, KIND_T, size[0], size[1]), size[0], size[1]);
+	return true;
+}
+
+bool case_unit_rows_backward(struct call *c, const int64_t *size, unsigned variant)
+{
+	CASE(unit_rows_backward);
+	ADD(INOUT, dx, KIND_S, size[0], size[1]);
+	pad(ADD(IN, dout, KIND_S, size[0], size[1]), size[0], size[1]);
+	pad(ADD(IN, x, KIND_T, size[0], size[1]), size[0], size[1]);
+	ADD(IN, scale, KIND_S, size[0]);
+	case_derive(c, "scale", case_unit_rows_forward, size, variant, "scale");
 	return true;
 }

@@ -171,6 +171,34 @@ void formula_swiglu_forward(struct call *c, double *want[])
 	}
 }
 
+void formula_rope(struct call *c, double *want[])
+{
+	struct op_rope *op = &c->op.rope;
+	const struct span *span = &op->span;
+	int64_t parts = op->qkv.shape[2], token = op->qkv.shape[1] * parts, D = op->qkv.shape[3], R = op->table.shape[1];
+	double *y = out(c, want, "qkv"), *x = in(c, "qkv"), *table = in(c, "table");
+	for (int64_t i = 0; i < op->qkv.shape[0] * token * D; i++) {
+		int64_t d = i % D, head = i / D % token, place = span_token(span, i / D / token) * R;
+		if (head % parts == parts - 1 || d >= R)
+			continue;
+		double cosine = table[place + d % (R / 2)], sine = (op->inverse ? -1 : 1) * table[place + R / 2 + d % (R / 2)];
+		y[i] = d < R / 2 ? x[i] * cosine - x[i + R / 2] * sine : x[i] * cosine + x[i - R / 2] * sine;
+	}
+}
+
+void formula_unit_rows_forward(struct call *c, double *want[])
+{
+	int64_t width = c->op.unit_rows_forward.x.shape[1];
+	double *y = out(c, want, "out"), *scale = out(c, want, "scale"), *x = in(c, "x");
+	for (int64_t i = 0; i < call_find(c, "x")->count; i++) {
+		double squares = 0;
+		for (int64_t k = i / width * width; k < (i / width + 1) * width; k++)
+			squares += x[k] * x[k];
+		scale[i / width] = squares > 0 ? 1 / sqrt(squares) : 1e12;
+		y[i] = squares > 0 ? x[i] / sqrt(squares) : 0;
+	}
+}
+
 void formula_attention_forward(struct call *c, double *want[])
 {
 	struct op_attention_forward *op = &c->op.attention_forward;

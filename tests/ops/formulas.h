@@ -11,7 +11,7 @@
 typedef void formula(struct call *c, double *want[CALL_ARGS]);
 
 formula formula_embedding_forward, formula_position_forward, formula_norm_forward, formula_residual_forward, formula_gemm,
-	formula_gelu_forward, formula_swiglu_forward, formula_attention_forward, formula_attention_part_forward,
+	formula_gelu_forward, formula_swiglu_forward, formula_rope, formula_unit_rows_forward, formula_attention_forward, formula_attention_part_forward,
 	formula_attention_delta, formula_heads_copy, formula_loss_stats, formula_loss_combine,
 	formula_loss_total, formula_add, formula_convert, formula_square_sums, formula_adamw;
 

@@ -24,6 +24,8 @@ static const struct {
 	{"gemm", formula_gemm},
 	{"gelu_forward", formula_gelu_forward},
 	{"swiglu_forward", formula_swiglu_forward},
+	{"rope", formula_rope},
+	{"unit_rows_forward", formula_unit_rows_forward},
 	{"attention_forward", formula_attention_forward},
 	{"attention_part_forward", formula_attention_part_forward},
 	{"attention_delta", formula_attention_delta},

@@ -61,6 +61,8 @@ static const struct pair {
 	{"residual", case_residual_forward, case_residual_backward, 16, RESIDUAL_BIAS | RESIDUAL_DROPOUT,
 	 {{1, 1, 1}, {2, 3, 5}, {3, 2, 4}}, {{"sum", "dsum"}}, {{"x", "dx"}, {"bias", "dbias"}}},
 	{"swiglu", case_swiglu_forward, case_swiglu_backward, 1, 0, {{1, 1}, {3, 5}, {4, 17}}, {{"out", "dout"}}, {{"x", "dx"}}},
+	{"unit rows", case_unit_rows_forward, case_unit_rows_backward, 1, 0, {{1, 2}, {1, 5}, {1, 17}}, {{"out", "dout"}},
+	 {{"x", "dx"}}},
 	{"attention", case_attention_forward, case_attention_backward, 2, ATTENTION_DROPOUT,
 	 {{1, 1, 1, 1, 1}, {2, 5, 2, 2, 3}, {1, 9, 1, 1, 4}}, {{"out", "dout"}}, {{"qkv", "dqkv"}}},
 };
@@ -199,6 +201,42 @@ static void check_gelu(void **state)
 	}
 }
 
+static double rope_loss(void *context)
+{
+	struct run *run = context;
+	struct arg *w = call_find(&run->backward, "qkv"), *y = call_find(&run->forward, "qkv");
+	double sum = 0;
+	call_run(&bench, &run->forward, 0);
+	for (int64_t i = 0; i < w->count; i++)
+		sum += w->values[i] * y->result[i];
+	return sum;
+}
+
+/* A rotation's backward is its inverse, which undoes it too. */
+static void check_rope(void **state)
+{
+	static const int64_t sizes[][SIZE_DIMS] = {{1, 1, 1, 1, 2}, {2, 3, 2, 3, 6}, {1, 4, 1, 2, 5}};
+	for (unsigned which = 0; which < 6; which++) {
+		struct run run;
+		unsigned part = which % 2 ? ROPE_PART : 0;
+		if (!case_build(&run.forward, case_rope, F64, F64, sizes[which / 2], part))
+			continue;
+		case_build(&run.backward, case_rope, F64, F64, sizes[which / 2], part | ROPE_INVERSE);
+		struct arg *x = call_find(&run.forward, "qkv"), *back = call_find(&run.backward, "qkv");
+		for (int64_t i = 0; i < back->count; i++)
+			back->values[i] = cos((double)i);
+		call_run(&bench, &run.backward, 0);
+		check_slopes("qkv", x->values, back->result, x->count, rope_loss, &run);
+		call_run(&bench, &run.forward, 0);
+		memcpy(back->values, x->result, (size_t)x->count * sizeof(double));
+		call_run(&bench, &run.backward, 0);
+		for (int64_t i = 0; i < x->count; i++)
+			assert_true(fabs(back->result[i] - x->values[i]) < 1e-14);
+		call_finish(&run.forward);
+		call_finish(&run.backward);
+	}
+}
+
 /* A vocabulary of 11 over 4 shards of 5 columns: the third has one true column, the fourth none. */
 enum { SHARDS = 4, COLUMNS = 5, TRUE = 11, ROWS = 6 };
 static int32_t targets[ROWS] = {0, 4, 10, -1, 7, 5};
@@ -262,14 +300,15 @@ static void check_head(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[PAIRS + 3] = {{0}};
+	struct CMUnitTest tests[PAIRS + 4] = {{0}};
 	for (int i = 0; i < PAIRS; i++)
 		tests[i] = (struct CMUnitTest){pairs[i].name, check_pair, NULL, NULL, (void *)(uintptr_t)&pairs[i]};
 	tests[PAIRS] = (struct CMUnitTest){"linear layer with gelu", check_layer, NULL, NULL, NULL};
 	tests[PAIRS + 1] = (struct CMUnitTest){"gelu", check_gelu, NULL, NULL, NULL};
 	tests[PAIRS + 2] = (struct CMUnitTest){"loss over vocabulary shards", check_head, NULL, NULL, NULL};
+	tests[PAIRS + 3] = (struct CMUnitTest){"rope", check_rope, NULL, NULL, NULL};
 	bench_open(&bench, &backend_cpu, "plain", 1);
-	int failed = _cmocka_run_group_tests("gradients", tests, PAIRS + 3, NULL, NULL);
+	int failed = _cmocka_run_group_tests("gradients", tests, PAIRS + 4, NULL, NULL);
 	bench_close(&bench);
 	return failed;
 }

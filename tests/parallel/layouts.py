@@ -67,7 +67,10 @@ def variants():
     yield "1009-dropout", 1009, {"model__dropout": 0.1, "model__attention_dropout": 0.1, "batch__micro": 2}, few
     yield "257-untied", 257, {"model__tied": False}, few
     yield "257-whole-optimizer", 257, {"parallel__shard_optimizer": False}, [(2, 2, 1, None), (2, 1, 2, None)]
-    yield "257-swiglu", 257, dict(model__activation="swiglu", model__ffn=48, model__norm="rmsnorm", model__kv_heads=2, model__bias=False), few + [(2, 2, 2, None)]
+    yield "257-llama", 257, dict(model__activation="swiglu", model__ffn=48, model__norm="rmsnorm", model__kv_heads=2,
+                                 model__bias=False, model__position="rope", model__rope_base=100), few + [(2, 2, 2, None)]
+    yield "257-baichuan", 257, dict(model__activation="swiglu", model__ffn=48, model__norm="rmsnorm", model__bias=False,
+                                    model__tied=False, model__normalized_head=True), few
 
 
 def fp32(r):

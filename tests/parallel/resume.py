@@ -125,7 +125,6 @@ def inspected(r, path):
 def kills(r):
     kill_and_resume(r, "killed-fp16", "fp16", (2, 1, 2), (2, 1, 2), True)
     kill_and_resume(r, "killed-fp32", "fp32", (2, 1, 2), (2, 1, 2), True)
-    kill_and_resume(r, "swiglu-fp32", "fp32", (1, 2, 1), (1, 1, 2), False, model__activation="swiglu", model__norm="rmsnorm")
 
 
 def moves(r):
@@ -136,6 +135,8 @@ def moves(r):
     kill_and_resume(r, "whole-then-sharded", "fp32", (2, 1, 1), (4, 1, 1), False, {"parallel.shard_optimizer": True},
                     parallel__shard_optimizer=False)
     inspected(r, newest(r.path("runs", "whole-then-sharded"))[0])
+    kill_and_resume(r, "llama-fp32", "fp32", (1, 2, 1), (1, 1, 2), False, model__activation="swiglu", model__norm="rmsnorm",
+                    model__position="rope")
 
 
 def signals(r):

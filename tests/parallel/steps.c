@@ -185,7 +185,8 @@ static int64_t layer_shared(const struct run *run)
 
 static int64_t position(const struct run *run)
 {
-	return padded(run->config->model.sequence * run->config->model.hidden);
+	const struct model_settings *m = &run->config->model;
+	return m->position == POSITION_LEARNED ? padded(m->sequence * m->hidden) : 0;
 }
 
 static int64_t token(const struct run *run)
@@ -237,7 +238,7 @@ static void count_tensor(const struct run *run, const struct comm_count *before,
 	int64_t micros = run->micros, bytes = env->tokens * env->model->hidden * 2; /* FP16 */
 	int64_t chunks = env->chunks;
 	int64_t first = run->gpt.first, last = run->gpt.last, layers = run->gpt.layers; /* of all chunks */
-	int64_t all_reduces = env->sequence ? layers + first + last : micros * (4 * layers + first + last);
+	int64_t all_reduces = env->sequence ? layers + first * (position(run) > 0) + last : micros * (4 * layers + first + last);
 	int64_t twice = run->config->parallel.schedule == PIPELINE_ZERO_BUBBLE && run->step.stage > 0 ? 2 : 0;
 	int64_t gathers = env->sequence ? micros * ((6 + twice) * layers + first + last) : 0;
 	int64_t scatters = env->sequence ? micros * (4 * layers + first + last) : 0;

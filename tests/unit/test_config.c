@@ -65,7 +65,10 @@ static void test_defaults(void **state)
 	assert_int_equal(c.model.norm, NORM_LAYER);
 	assert_true(c.model.norm_epsilon == 1e-5);
 	assert_int_equal(c.model.activation, ACTIVATION_GELU);
-	assert_true(c.model.bias && c.model.qkv_bias && c.model.tied);
+	assert_int_equal(c.model.position, POSITION_LEARNED);
+	assert_true(c.model.rope_base == 10000 && c.model.rotary_fraction == 1);
+	assert_string_equal(c.model.rope_scaling, "none");
+	assert_true(c.model.bias && c.model.qkv_bias && c.model.tied && !c.model.normalized_head);
 	assert_true(c.model.dropout == 0 && c.model.attention_dropout == 0 && c.model.init_std == 0.02);
 	assert_int_equal(c.parallel.data, 0);
 	assert_int_equal(c.parallel.tensor, 1);
@@ -215,7 +218,8 @@ static void test_wrong(void **state)
 		{"[run]\nstpes = 1\nsteps\n", NULL, "conf/small.ini:2: unknown key 'stpes'"},
 		{"[run]\nsteps\nstpes = 1\n", NULL, "conf/small.ini:2: neither"},
 		{"[run]\nseed = 1\nsteps\n", NULL, "conf/small.ini:3: neither"},
-		{"[model]\nposition = rope\n", NULL, "unknown key 'position' in [model]"},
+		{"[model]\nposition = ropes\n", NULL, "must be learned or rope; did you mean 'rope'?"},
+		{"[model]\nrotary_fraction = 0\n", NULL, "model.rotary_fraction = 0: must be above 0 to 1"},
 		{"[parallel]\nclip = 1\n", NULL, "unknown key 'clip' in [parallel]; it belongs to [optimizer]"},
 		{"", "parallel.chunks=0", "--set: parallel.chunks = 0: must be from 1 to 65536"},
 		{"", "parallel.schedule=gpipe", "parallel.schedule = gpipe: must be 1f1b, interleaved or zero-bubble"},
@@ -284,6 +288,17 @@ static void test_check(void **state)
 		{WHOLE "[parallel]\ntensor = 3\n", "model.kv_heads=2", "model.kv_heads = 2 cannot be split"},
 		{WHOLE "[parallel]\ntensor = 2\n", "model.ffn=383", "model.ffn = 383 cannot be split"},
 		{WHOLE, "model.kv_heads=4", "model.heads = 6 is not divisible by model.kv_heads = 4: 4 or 8 would be"},
+		{WHOLE "[model]\nposition = rope\n", "model.rotary_fraction=0.4",
+		 "model.rotary_fraction = 0.4 of model.head_size = 16 are 6.4, must be an even number"},
+		{WHOLE "[model]\nposition = rope\n", "model.head_size=15", "model.head_size = 15 are 15, must be an even number"},
+		{WHOLE "[model]\nposition = rope\n", "model.rotary_fraction=0.0625", "are 1, must be an even number"},
+		{WHOLE "[model]\nposition = rope\n", "model.rope_scaling=yarn:4",
+		 "model.rope_scaling = yarn:4: must be none, linear:FACTOR or llama3:FACTOR,LOW,HIGH,LENGTH"},
+		{WHOLE "[model]\nposition = rope\n", "model.rope_scaling=linear:0.5", "FACTOR at least 1"},
+		{WHOLE "[model]\nposition = rope\n", "model.rope_scaling=linear:2,3", "must be none"},
+		{WHOLE "[model]\nposition = rope\n", "model.rope_scaling=linear:", "must be none"},
+		{WHOLE "[model]\nposition = rope\n", "model.rope_scaling=llama3:8,4,4,8192", "LOW below HIGH"},
+		{WHOLE "[model]\nposition = rope\n", "model.rope_scaling=llama3:8,1,4", "as in llama3:8,1,4,8192"},
 		{WHOLE, "model.hidden=100", "model.hidden = 100 is not divisible by model.heads = 6: 96 or 102 would be"},
 		{WHOLE, "model.hidden=1542", "model.head_size = 257 is above the 256 that attention can do"},
 		{WHOLE, "model.head_size=257", "model.head_size = 257 is above the 256 that attention can do"},
@@ -349,10 +364,13 @@ static void test_unused(void **state)
 	struct config c;
 	char all[2000] = "";
 	good(&c, WHOLE "[precision]\nloss_scale = 8\nloss_scale_window = 10\nloss_scale_min = 1\n[eval]\nbatches = 3\n"
-		 "[parallel]\nschedule = interleaved\n",
+		 "[parallel]\nschedule = interleaved\n[model]\nrope_base = 12345\nrotary_fraction = 0.5\nrope_scaling = linear:2\n",
 	     "optimizer.schedule=constant");
 	config_unused(&c, count_text, all);
-	assert_string_equal(all, "parallel.schedule = interleaved has no effect, since parallel.pipeline = 1\n"
+	assert_string_equal(all, "model.rope_base = 12345 has no effect, since model.position is not rope\n"
+			    "model.rope_scaling = linear:2 has no effect, since model.position is not rope\n"
+			    "model.rotary_fraction = 0.5 has no effect, since model.position is not rope\n"
+			    "parallel.schedule = interleaved has no effect, since parallel.pipeline = 1\n"
 			    "precision.loss_scale_window = 10 has no effect, since precision.loss_scale is fixed\n"
 			    "eval.batches = 3 has no effect, since eval.every = 0\n");
 	config_finish(&c);
