@@ -230,9 +230,8 @@ static bool load(struct reading *r, const char *name, struct error *e)
 	return good;
 }
 
-bool hardware_load(struct hardware *h, const char *name, struct error *e)
+static void begin(struct hardware *h, const char *name)
 {
-	struct reading r = {.h = h, .path = name};
 	*h = (struct hardware){0};
 	snprintf(h->name, sizeof h->name, "%s", name);
 	for (int i = 0; i < ROWS; i++) {
@@ -240,12 +239,29 @@ bool hardware_load(struct hardware *h, const char *name, struct error *e)
 		if (rows[i].initial && text_to_number(rows[i].initial, &n->value))
 			snprintf(n->source, sizeof n->source, "%s", rows[i].why);
 	}
-	if (!load(&r, name, e))
-		return false;
+}
+
+static bool complete(const struct reading *r, struct error *e)
+{
 	for (int i = 0; i < ROWS; i++)
-		if (!rows[i].initial && !r.given[i])
-			return error_set(e, CODE_USAGE, "%s: [%s] %s is not given, and has no default", name, rows[i].section, rows[i].key);
+		if (!rows[i].initial && !r->given[i])
+			return error_set(e, CODE_USAGE, "%s: [%s] %s is not given, and has no default", r->path, rows[i].section,
+					 rows[i].key);
 	return true;
+}
+
+bool hardware_load(struct hardware *h, const char *name, struct error *e)
+{
+	struct reading r = {.h = h, .path = name};
+	begin(h, name);
+	return load(&r, name, e) && complete(&r, e);
+}
+
+bool hardware_parse(struct hardware *h, const char *path, const char *text, size_t bytes, struct error *e)
+{
+	struct reading r = {.h = h, .path = path};
+	begin(h, path);
+	return inifile_read(path, text, bytes, entry, &r, e) && complete(&r, e);
 }
 
 void hardware_each(const struct hardware *h, void (*f)(void *context, const char *key, const struct hardware_number *n),

@@ -73,6 +73,9 @@ struct hardware {
  * must be there and is not. */
 bool hardware_load(struct hardware *h, const char *name, struct error *e);
 
+/* The same from text[bytes]; `path` is for messages. */
+bool hardware_parse(struct hardware *h, const char *path, const char *text, size_t bytes, struct error *e);
+
 /* Calls f for each number, as "device.memory_gbps". */
 void hardware_each(const struct hardware *h, void (*f)(void *context, const char *key, const struct hardware_number *n),
 		   void *context);

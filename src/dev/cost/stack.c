@@ -80,15 +80,20 @@ static bool entry(void *context, const struct inifile_entry *x, struct error *e)
 			 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+bool stack_parse(struct stack *s, const char *path, const char *text, size_t bytes, struct error *e)
+{
+	struct reading r = {.s = s, .path = path};
+	*s = (struct stack){.product_time = 1, .memory_time = 1, .communication_time = 1, .overhead_gib = -1};
+	snprintf(s->name, sizeof s->name, "%s", path);
+	return inifile_read(path, text, bytes, entry, &r, e);
+}
+
 bool stack_load(struct stack *s, const char *name, struct error *e)
 {
 	const char *built_in = builtin_find("stack", name);
-	struct reading r = {.s = s, .path = name};
 	char *data = NULL, list[400];
 	size_t size = built_in ? strlen(built_in) : 0;
 
-	*s = (struct stack){.product_time = 1, .memory_time = 1, .communication_time = 1, .overhead_gib = -1};
-	snprintf(s->name, sizeof s->name, "%s", name);
 	if (!built_in && !file_exists(name)) {
 		const char *near = builtin_nearest("stack", name);
 		return error_set(e, CODE_USAGE, "--stack %s: there is no such file, and none of that name is built in%s%s%s (%s)", name,
@@ -97,7 +102,7 @@ bool stack_load(struct stack *s, const char *name, struct error *e)
 	}
 	if (!built_in && !file_read(name, &data, &size, CODE_USAGE, e))
 		return false;
-	bool good = inifile_read(name, built_in ? built_in : data, size, entry, &r, e);
+	bool good = stack_parse(s, name, built_in ? built_in : data, size, e);
 	free(data);
 	return good;
 }

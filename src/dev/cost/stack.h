@@ -9,6 +9,7 @@
 #define MTRAIN_DEV_COST_STACK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/error.h"
 
@@ -36,5 +37,8 @@ struct stack {
 
 /* A built-in name, or a file. Fails: CODE_USAGE, as hardware_load; more than four fitted constants. */
 bool stack_load(struct stack *s, const char *name, struct error *e);
+
+/* The same from text[bytes]; `path` is for messages. */
+bool stack_parse(struct stack *s, const char *path, const char *text, size_t bytes, struct error *e);
 
 #endif
