@@ -166,6 +166,8 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_dq_kernel(const backwa
 	head_place p = place_head<PART>(s, head / s.H, head % s.H);
 	int last = keys_seen<PART>(s, (first + QUERIES < s.T ? first + QUERIES : s.T) - 1);
 	int steps = (last + STEP - 1) / STEP;
+	if (PART && steps == 0)
+		return;
 	float dq[M][D / 8][4];
 #pragma unroll
 	for (int m = 0; m < M; m++) {

@@ -58,10 +58,12 @@ __global__ void __launch_bounds__(TILE_THREADS)
 	}
 
 	const T *key_from = kv + p.key, *value_from = key_from + D;
-	tile_load<T, D, QUERIES>(queries, qkv + p.query, p.token, first, s.T);
-	tile_load<T, D, BC>(keys, key_from, p.kv_token, 0, s.T);
-	tile_load<T, D, BC>(values, value_from, p.kv_token, 0, s.T);
-	copy_commit();
+	if (!PART || steps > 0) { /* a copy that nobody waits for would write to what is shared by then with another block */
+		tile_load<T, D, QUERIES>(queries, qkv + p.query, p.token, first, s.T);
+		tile_load<T, D, BC>(keys, key_from, p.kv_token, 0, s.T);
+		tile_load<T, D, BC>(values, value_from, p.kv_token, 0, s.T);
+		copy_commit();
+	}
 	for (int step = 0; step < steps; step++) {
 		copy_wait<0>();
 		__syncthreads();
