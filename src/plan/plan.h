@@ -56,7 +56,8 @@ bool plan_half_gradients(const struct plan *p);
 /* What items take in this plan. */
 struct timing plan_timing(const struct plan *p);
 
-/* The parts of plan_make, for the search: settings and mesh; one stage's memory, ledger and record, for record_finish. */
+/* The parts of plan_make, for the search: settings and mesh; one stage's memory, ledger and record, for record_finish; record
+ * NULL: memory alone. */
 bool plan_prepare(struct plan *p, const struct plan_options *o, struct error *e);
 bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, struct record *record, struct error *e);
 

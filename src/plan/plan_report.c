@@ -10,8 +10,9 @@ static void head(const struct plan *p, FILE *out)
 	char parameters[32], tokens[32];
 	fprintf(out, "%s: %s parameters on %d x %s, stack %s\n", c->path, text_si(parameters, sizeof parameters, (double)p->parameters),
 		mesh_world(&p->mesh), p->hardware->name, p->stack->name);
-	fprintf(out, "  layout     data %d x tensor %d x pipeline %d, %lld chunk%s, micro-batch %lld, global batch %lld (%s tokens)\n",
-		p->mesh.size[AXIS_DATA], p->mesh.size[AXIS_TENSOR], p->mesh.size[AXIS_PIPELINE], (long long)c->parallel.chunks,
+	fprintf(out, "  layout     data %d x context %d x tensor %d x pipeline %d, %lld chunk%s, micro-batch %lld, global batch %lld (%s tokens)\n",
+		p->mesh.size[AXIS_DATA], p->mesh.size[AXIS_CONTEXT], p->mesh.size[AXIS_TENSOR], p->mesh.size[AXIS_PIPELINE],
+		(long long)c->parallel.chunks,
 		c->parallel.chunks == 1 ? "" : "s", (long long)c->batch.micro, (long long)c->batch.global,
 		text_si(tokens, sizeof tokens, (double)c->batch.global * (double)c->model.sequence));
 }
@@ -101,7 +102,8 @@ static void help(const struct plan *p, FILE *out)
 	if (part < 0.03)
 		return;
 	static const char *const advice[CAUSES] = {
-		[CAUSE_TENSOR] = "fewer tensor ranks, or a larger micro-batch", [CAUSE_PIPELINE] = "fewer stages, or a faster network",
+		[CAUSE_TENSOR] = "fewer tensor ranks, or a larger micro-batch", [CAUSE_CONTEXT] = "fewer context ranks",
+		[CAUSE_PIPELINE] = "fewer stages, or a faster network",
 		[CAUSE_DATA] = "a larger global batch, or fewer data ranks with more stages",
 		[CAUSE_BUBBLE] = "more micro-batches (a larger global or a smaller micro batch), interleaved chunks, or zero-bubble",
 		[CAUSE_OPTIMIZER] = "more ranks to share the optimizer's state, or a larger global batch",

@@ -76,9 +76,11 @@ bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, s
 		free(c);
 		return false;
 	}
-	const struct record *step = counted_step(c);
-	ledger_make(&s->ledger, c, step);
-	*record = cost_take_record(c->dev);
+	struct record none;
+	record_init(&none);
+	ledger_make(&s->ledger, c, record ? counted_step(c) : &none);
+	if (record)
+		*record = cost_take_record(c->dev);
 	bool good = !o->hardware->cpu || cpu_workspace(o, c, &workspace, e);
 	s->ledger.workspace = (int64_t)workspace;
 	s->layers = c->run.gpt.layers;

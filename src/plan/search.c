@@ -16,24 +16,30 @@ static void add(struct search *s, const struct search_layout *l)
 	s->list[s->count++] = *l;
 }
 
-/* Calls f for each tensor and pipeline size that the devices, the model and its nodes allow. */
-static void each_mesh(const struct plan_options *o, int64_t devices, void (*f)(void *context, int64_t tensor, int64_t pipeline), void *context)
+enum { CONTEXT_LEAST = 4096 }; /* tokens of a sequence on a rank, where it is shared out */
+
+/* Calls f for each mesh that the devices, the model and the nodes allow; its data ranks, tensor, context and pipeline. */
+static void each_mesh(const struct plan_options *o, int64_t devices, void (*f)(void *to, const struct search_layout *mesh), void *to)
 {
 	const struct model_settings *m = &o->config->model;
 	int64_t node = (int64_t)o->hardware->devices_per_node.value;
-	for (int64_t tensor = 1; tensor <= node && tensor <= devices; tensor++) {
-		if (devices % tensor != 0 || m->heads % tensor != 0 || m->kv_heads % tensor != 0 || m->ffn % tensor != 0)
+	struct search_layout l = {.chunks = 1, .schedule = PIPELINE_1F1B};
+	for (l.tensor = 1; l.tensor <= node && l.tensor <= devices; l.tensor++) {
+		if (devices % l.tensor != 0 || m->heads % l.tensor != 0 || m->kv_heads % l.tensor != 0 || m->ffn % l.tensor != 0)
 			continue;
-		for (int64_t pipeline = 1; pipeline <= m->layers && pipeline * tensor <= devices; pipeline++)
-			if (devices % (tensor * pipeline) == 0)
-				f(context, tensor, pipeline);
+		for (l.context = 1; l.context == 1 || (l.context <= devices && m->sequence / l.context >= CONTEXT_LEAST); l.context *= 2)
+			for (l.pipeline = 1; l.pipeline <= m->layers; l.pipeline++) {
+				int64_t model = l.tensor * l.context * l.pipeline;
+				l.data = devices / model;
+				if (devices % model == 0 && o->config->batch.global % l.data == 0)
+					f(to, &l);
+			}
 	}
 }
 
 struct walk {
 	struct search *s;
 	const struct plan_options *o;
-	int64_t devices;
 };
 
 /* Schedules and chunks of a mesh and micro-batch. */
@@ -51,17 +57,13 @@ static void each_schedule(const struct walk *w, struct search_layout l)
 			add(w->s, &l);
 }
 
-static void layouts_of(void *context, int64_t tensor, int64_t pipeline)
+static void layouts_of(void *to, const struct search_layout *mesh)
 {
-	const struct walk *w = context;
-	int64_t data = w->devices / tensor / pipeline, global = w->o->config->batch.global;
-	if (global % data != 0)
-		return;
-	for (int64_t micro = 1; micro <= 16; micro *= 2)
-		if (global % (data * micro) == 0)
-			each_schedule(w, (struct search_layout){
-				.data = data, .tensor = tensor, .pipeline = pipeline, .chunks = 1, .micro = micro, .schedule = PIPELINE_1F1B,
-			});
+	const struct walk *w = to;
+	struct search_layout l = *mesh;
+	for (l.micro = 1; l.micro <= 16; l.micro *= 2)
+		if (w->o->config->batch.global % (l.data * l.micro) == 0)
+			each_schedule(w, l);
 }
 
 static int by_sketch(const void *a, const void *b)
@@ -76,7 +78,7 @@ static int by_sketch(const void *a, const void *b)
 static double least_seconds(const struct plan_options *o, const struct search_layout *l)
 {
 	const struct config *c = o->config;
-	double devices = (double)(l->data * l->tensor * l->pipeline);
+	double devices = (double)(l->data * l->context * l->tensor * l->pipeline);
 	double best = hardware_peak(o->hardware, c->precision.compute) * o->hardware->gemm_efficiency.value;
 	double micros = (double)c->batch.global / (double)(l->data * l->micro);
 	double idle = l->schedule == PIPELINE_ZERO_BUBBLE ? 0 : (double)(l->pipeline - 1) / micros / (double)l->chunks;
@@ -143,34 +145,42 @@ static bool plan_best(struct search *s, const struct plan_options *o, struct err
 	return true;
 }
 
-/* Whether some mesh of the devices fits with full recompute and micro-batches of 1; the one that needs least. */
+/* Whether some mesh of the devices fits with full recompute and micro-batches of 1. More tensor ranks need less memory in
+ * every part, so only the most are tried. */
 struct fit {
 	struct search_layout best;
+	int64_t widest;
 	const struct plan_options *o;
-	int64_t devices;
 	bool fits;
 };
 
-static void try_fit(void *context, int64_t tensor, int64_t pipeline)
+static void try_fit(void *to, const struct search_layout *mesh)
 {
-	struct fit *f = context;
-	int64_t data = f->devices / tensor / pipeline;
-	if (f->o->config->batch.global % data != 0)
+	struct fit *f = to;
+	struct search_layout l = *mesh;
+	l.micro = 1;
+	l.recompute = RECOMPUTE_FULL;
+	if (f->fits || l.tensor != f->widest)
 		return;
-	struct search_layout l = {.data = data, .tensor = tensor, .pipeline = pipeline, .chunks = 1, .micro = 1,
-				  .schedule = PIPELINE_1F1B, .recompute = RECOMPUTE_FULL};
 	search_sketch(&l, f->o, false);
-	if (*l.reason || l.memory == 0 || (f->fits && l.memory >= f->best.memory))
+	if (*l.reason || l.memory == 0)
 		return;
 	f->best = l;
 	f->fits = true;
+}
+
+static void widen(void *to, const struct search_layout *mesh)
+{
+	struct fit *f = to;
+	f->widest = mesh->tensor > f->widest ? mesh->tensor : f->widest;
 }
 
 static bool fits(const struct plan_options *o, int64_t devices, struct search_layout *l)
 {
 	struct plan_options here = *o;
 	here.devices = devices;
-	struct fit f = {.o = &here, .devices = devices};
+	struct fit f = {.o = &here};
+	each_mesh(o, devices, widen, &f);
 	each_mesh(o, devices, try_fit, &f);
 	*l = f.best;
 	return f.fits;
@@ -189,7 +199,7 @@ static void find_longest(struct search *s, const struct plan_options *o)
 	struct config *c = o->config;
 	int64_t before = c->model.sequence, low = 0, high = 1024;
 	struct search_layout l;
-	for (; high <= 1 << 24; low = high, high *= 2) {
+	for (; high <= 1 << 22; low = high, high *= 2) {
 		c->model.sequence = high;
 		if (!fits(o, o->devices, &l))
 			break;
@@ -214,7 +224,7 @@ bool search_make(struct search *s, const struct plan_options *o, struct error *e
 		return false;
 	if (c->batch.global == 0)
 		return error_set(e, CODE_USAGE, "%s: batch.global is not set: the search needs it", c->path);
-	struct walk w = {s, o, o->devices};
+	struct walk w = {s, o};
 	each_mesh(o, o->devices, layouts_of, &w);
 	if (s->count == 0)
 		return error_set(e, CODE_USAGE, "%s: no layout divides batch.global = %lld samples, %lld heads and %lld layers over %lld devices",

@@ -1,6 +1,6 @@
 /* search.h: the best layouts for a number of devices, and why the others are not.
  *
- * All layouts that divide are tried: tensor × pipeline × data ranks, micro-batches, schedules with their chunks, recompute (none
+ * All layouts that divide are tried: tensor × context × pipeline × data ranks, micro-batches, schedules with their chunks, recompute (none
  * where it fits, else the cheapest set that does). Each is first sketched: its first, a middle and its last stage are counted
  * and timed without the others, and the bubble has its formula. The best of these are planned in full and ranked by seconds; ties
  * within 1% go to the one with more memory to spare.
@@ -15,7 +15,7 @@
 #include "plan/plan.h"
 
 struct search_layout {
-	int64_t data, tensor, pipeline, chunks, micro;
+	int64_t data, context, tensor, pipeline, chunks, micro;
 	enum pipeline_schedule schedule;
 	enum recompute_choice recompute;
 	double sketch;           /* seconds; 0: does not fit */

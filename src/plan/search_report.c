@@ -11,7 +11,7 @@ static const char *const recomputes[] = {"none", "selective", "full", "auto"};
 static void row(const struct search_layout *l, FILE *out)
 {
 	char memory[32];
-	fprintf(out, "  %5lld %6lld %8lld %6lld %5lld  %-11s %-9s %10s", (long long)l->data, (long long)l->tensor, (long long)l->pipeline,
+	fprintf(out, "  %5lld %7lld %6lld %8lld %6lld %5lld  %-11s %-9s %10s", (long long)l->data, (long long)l->context, (long long)l->tensor, (long long)l->pipeline,
 		(long long)l->chunks, (long long)l->micro, schedules[l->schedule], recomputes[l->recompute],
 		l->memory ? text_bytes(memory, sizeof memory, (uint64_t)l->memory) : "-");
 	if (l->seconds > 0)
@@ -24,13 +24,13 @@ static void row(const struct search_layout *l, FILE *out)
 
 static void where(const struct search_layout *l, FILE *out)
 {
-	fprintf(out, "data %lld x tensor %lld x pipeline %lld\n", (long long)l->data, (long long)l->tensor, (long long)l->pipeline);
+	fprintf(out, "data %lld x context %lld x tensor %lld x pipeline %lld\n", (long long)l->data, (long long)l->context, (long long)l->tensor, (long long)l->pipeline);
 }
 
 void search_report(const struct search *s, FILE *out)
 {
 	int fit = 0, shown = 0;
-	fprintf(out, "  %5s %6s %8s %6s %5s  %-11s %-9s %10s %11s  %5s\n", "data", "tensor", "pipeline", "chunks", "micro", "schedule", "recompute",
+	fprintf(out, "  %5s %7s %6s %8s %6s %5s  %-11s %-9s %10s %11s  %5s\n", "data", "context", "tensor", "pipeline", "chunks", "micro", "schedule", "recompute",
 		"memory", "step", "mfu");
 	for (int i = 0; i < s->ranked; i++)
 		row(&s->list[i], out);
@@ -53,7 +53,7 @@ void search_report(const struct search *s, FILE *out)
 static cJSON *layout(const struct search_layout *l)
 {
 	cJSON *o = cJSON_CreateObject();
-	check(o && json_add_count(o, "data", l->data) && json_add_count(o, "tensor", l->tensor) && json_add_count(o, "pipeline", l->pipeline) &&
+	check(o && json_add_count(o, "data", l->data) && json_add_count(o, "context", l->context) && json_add_count(o, "tensor", l->tensor) && json_add_count(o, "pipeline", l->pipeline) &&
 	      json_add_count(o, "chunks", l->chunks) && json_add_count(o, "micro", l->micro) &&
 	      cJSON_AddStringToObject(o, "schedule", schedules[l->schedule]) &&
 	      cJSON_AddStringToObject(o, "recompute", recomputes[l->recompute]) && json_add_count(o, "memory", l->memory));

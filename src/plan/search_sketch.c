@@ -8,6 +8,7 @@
 void search_apply(struct config *c, const struct search_layout *l)
 {
 	c->parallel.data = l->data;
+	c->parallel.context = l->context;
 	c->parallel.tensor = l->tensor;
 	c->parallel.pipeline = l->pipeline;
 	c->parallel.chunks = l->chunks;
@@ -77,7 +78,7 @@ void search_sketch(struct search_layout *l, const struct plan_options *o, bool t
 	}
 	int count = chosen(p.stages, list);
 	for (int i = 0; i < count && !*l->reason; i++) {
-		if (!plan_count_stage(&p, o, list[i], &records[i], &e)) {
+		if (!plan_count_stage(&p, o, list[i], timed ? &records[i] : NULL, &e)) {
 			snprintf(l->reason, sizeof l->reason, "%.150s", e.code == CODE_USAGE && l->recompute == RECOMPUTE_AUTO
 				 ? "does not fit even with full recompute" : e.text);
 			break;

@@ -8,7 +8,7 @@
 
 const char *simulate_cause(enum cause c)
 {
-	static const char *const names[CAUSES] = {"compute", "tensor", "pipeline", "data", "bubble", "optimizer"};
+	static const char *const names[CAUSES] = {"compute", "tensor", "context", "pipeline", "data", "bubble", "optimizer"};
 	return names[c];
 }
 
@@ -166,19 +166,20 @@ static bool advance(struct play *p, struct rank *r, bool *through)
 
 static void settle(const struct play *p, struct simulated_stage *stages, double *end)
 {
-	*end = 0;
+	double begin = 0, last = 0;
+	for (int i = 0; i < p->o->stages; i++) {
+		begin = p->ranks[i].begin > begin ? p->ranks[i].begin : begin;
+		last = rank_end(&p->ranks[i]) > last ? rank_end(&p->ranks[i]) : last;
+	}
+	*end = last - begin;
 	for (int i = 0; i < p->o->stages; i++) {
 		struct rank *r = &p->ranks[i];
-		double last = r->host;
-		for (int q = 0; q < QUEUES; q++)
-			last = r->queue[q].end > last ? r->queue[q].end : last;
-		stages[i].end = last;
+		stages[i].end = rank_end(r) - begin;
 		memcpy(stages[i].seconds, r->spent, sizeof r->spent);
-		stages[i].seconds[CAUSE_COMPUTE] += last - r->queue[Q_COMPUTE].end; /* what comes behind: the host reads the verdict */
-		*end = last > *end ? last : *end;
+		/* What comes behind computing: the host reads the verdict. And the others begin or end later. */
+		stages[i].seconds[CAUSE_COMPUTE] += rank_end(r) - r->queue[Q_COMPUTE].end;
+		stages[i].seconds[CAUSE_BUBBLE] += last - rank_end(r) - (begin - r->begin);
 	}
-	for (int i = 0; i < p->o->stages; i++)
-		stages[i].seconds[CAUSE_BUBBLE] += *end - stages[i].end;
 }
 
 double simulate(const struct simulate_options *o, struct simulated_stage *stages)

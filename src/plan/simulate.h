@@ -4,6 +4,9 @@
  * that the real step waits for, and are not begun before the host has launched them. An exchange's transfer begins when both ends have
  * come to it; a collective that crosses the pipeline when all stages have. Computing beside a collective is slowed down.
  *
+ * The step is played twice, and the second one counts: it begins while what the first has queued last, say weights that are
+ * gathered, is still on its way.
+ *
  * A rank's time is where its compute queue is: computing, or standing idle for what the next item waits for. Idle time behind
  * a transfer is the pipeline's as long as the transfer itself takes, else bubble.
  *
@@ -14,13 +17,13 @@
 #include "dev/cost/record.h"
 #include "plan/timing.h"
 
-enum cause { CAUSE_COMPUTE, CAUSE_TENSOR, CAUSE_PIPELINE, CAUSE_DATA, CAUSE_BUBBLE, CAUSE_OPTIMIZER, CAUSES };
+enum cause { CAUSE_COMPUTE, CAUSE_TENSOR, CAUSE_CONTEXT, CAUSE_PIPELINE, CAUSE_DATA, CAUSE_BUBBLE, CAUSE_OPTIMIZER, CAUSES };
 
 const char *simulate_cause(enum cause c);
 
 struct simulated_stage {
 	double seconds[CAUSES]; /* together the step's */
-	double end;             /* when it was done */
+	double end;             /* when it was done, from the step's begin */
 };
 
 /* One box of the timeline. */

@@ -67,7 +67,8 @@ static double done_at(const struct rank_queue *q, int64_t count)
 static enum cause cause_of(enum queue q)
 {
 	static const enum cause causes[QUEUES] = {
-		[Q_COMPUTE] = CAUSE_COMPUTE, [Q_TENSOR] = CAUSE_TENSOR, [Q_PIPE] = CAUSE_PIPELINE, [Q_DATA] = CAUSE_DATA,
+		[Q_COMPUTE] = CAUSE_COMPUTE, [Q_TENSOR] = CAUSE_TENSOR, [Q_CONTEXT] = CAUSE_CONTEXT,
+		[Q_PIPE] = CAUSE_PIPELINE, [Q_DATA] = CAUSE_DATA,
 		[Q_COPY] = CAUSE_COMPUTE,
 	};
 	return causes[q];
@@ -83,7 +84,8 @@ static double overlap(double begin, double end, const struct rank_queue *q)
 static double slowed(const struct rank *r, double begin, double seconds)
 {
 	double more = r->o->timing->hardware->overlap_slowdown.value - 1;
-	double beside = overlap(begin, begin + seconds, &r->queue[Q_TENSOR]) + overlap(begin, begin + seconds, &r->queue[Q_DATA]);
+	double beside = overlap(begin, begin + seconds, &r->queue[Q_TENSOR]) + overlap(begin, begin + seconds, &r->queue[Q_DATA]) +
+			overlap(begin, begin + seconds, &r->queue[Q_CONTEXT]);
 	return seconds + more * (beside < seconds ? beside : seconds);
 }
 
@@ -117,10 +119,10 @@ static double later(double a, double b)
 
 static void box(const struct rank *r, enum queue q, const char *name, const struct stretch *s, double begin, double end)
 {
-	if (r->o->box)
+	if (r->o->box && r->pass == 1)
 		r->o->box(r->o->context, &(struct simulated_box){
 			.stage = r->stage, .queue = q, .name = name, .chunk = s ? s->chunk : -1, .micro = s ? s->micro : -1,
-			.begin = begin, .end = end,
+			.begin = begin - r->begin, .end = end - r->begin,
 		});
 }
 
@@ -239,7 +241,7 @@ static struct closed *closed_of(struct rank *r, const struct record_span *span)
 	struct rank alone = {.o = &quiet, .record = r->record, .stage = r->stage, .seconds = r->seconds, .event = span->begin};
 	check(play(&alone, span, false));
 	c->host = alone.host;
-	c->seconds = later(alone.queue[Q_COMPUTE].end, alone.queue[Q_TENSOR].end);
+	c->seconds = later(later(alone.queue[Q_COMPUTE].end, alone.queue[Q_TENSOR].end), alone.queue[Q_CONTEXT].end);
 	memcpy(c->cause, alone.spent, sizeof c->cause);
 	c->cause[CAUSE_TENSOR] += c->seconds - alone.queue[Q_COMPUTE].end;
 	for (int q = 0; q < QUEUES; q++)
@@ -250,7 +252,8 @@ static struct closed *closed_of(struct rank *r, const struct record_span *span)
 static void play_closed(struct rank *r, const struct record_span *span, const struct closed *c)
 {
 	struct rank_queue *q = &r->queue[Q_COMPUTE];
-	double begin = later(later(later(q->end, q->ready), r->host), r->queue[Q_TENSOR].end);
+	double begin = later(later(q->end, q->ready), r->host);
+	begin = later(later(begin, r->queue[Q_TENSOR].end), r->queue[Q_CONTEXT].end);
 	double seconds = slowed(r, begin, c->seconds);
 	idle(r, begin);
 	for (int i = 0; i < CAUSES; i++)
@@ -267,8 +270,31 @@ static void play_closed(struct rank *r, const struct record_span *span, const st
 	box(r, Q_COMPUTE, span->stretch.name, &span->stretch, begin, begin + seconds);
 }
 
+double rank_end(const struct rank *r)
+{
+	return later(r->host, r->queue[Q_COMPUTE].end);
+}
+
+/* The next step begins; what was queued last goes on. */
+static void next_pass(struct rank *r)
+{
+	double compute = r->queue[Q_COMPUTE].end;
+	r->pass++;
+	r->span = 0;
+	r->begin = rank_end(r);
+	memset(r->spent, 0, sizeof r->spent);
+	r->spent[CAUSE_COMPUTE] = compute - r->begin; /* its first idle time is counted from there on */
+}
+
+static bool shown(const struct rank *r)
+{
+	return r->o->box && r->pass == 1;
+}
+
 bool rank_run(struct rank *r)
 {
+	if (r->span == r->record->span_count && r->pass == 0 && !r->pending)
+		next_pass(r);
 	while (r->span < r->record->span_count) {
 		const struct record_span *span = &r->record->spans[r->span];
 		if (span->begin == span->end) { /* the stretch after it begins with the same event */
@@ -287,12 +313,14 @@ bool rank_run(struct rank *r)
 			}
 			r->event = span->begin;
 		}
-		if (!play(r, span, r->o->box != NULL))
+		if (!play(r, span, shown(r)))
 			return false;
 		r->event = 0;
 		r->span++;
 	}
-	return r->pending == NULL;
+	if (r->pending)
+		return false;
+	return r->pass == 1 ? true : rank_run(r);
 }
 
 void rank_resolve(struct rank *r, double end, double own)

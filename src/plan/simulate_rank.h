@@ -43,6 +43,8 @@ struct rank {
 	struct rank_queue queue[QUEUES];
 	uint64_t base[QUEUES];  /* items before this span */
 	double host;
+	int pass;               /* 0: the step before, 1: the one that counts */
+	double begin;           /* of that */
 	double spent[CAUSES];
 	bool optimizer;         /* the stretches are over */
 
@@ -57,6 +59,9 @@ void rank_close(struct rank *r);
 
 /* Goes on to the end of the record, or to the first item or wait that needs other ranks; true: it is through. */
 bool rank_run(struct rank *r);
+
+/* When computing and the host are done. */
+double rank_end(const struct rank *r);
 
 /* The pending item is over: it lasted until `end`, `own` of it by itself. */
 void rank_resolve(struct rank *r, double end, double own);

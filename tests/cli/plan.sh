@@ -24,7 +24,7 @@ prints 'would help' "${plan[@]}"
 prints 'DOES NOT FIT' "${plan[@]}" --set parallel.pipeline=1
 prints 'parallel.recompute = selective' "${plan[@]}" --set batch.micro=8
 prints 'measured' "${plan[@]}"
-prints 'data 4 x tensor 8' "${plan[@]}" --devices 256
+prints 'data 4 x context 1 x tensor 8' "${plan[@]}" --devices 256
 
 prints '"step_seconds"' "${plan[@]}" --json
 for field in tokens_per_second tflops_per_device mfu bubble_fraction fits memory traffic_bytes time_seconds; do
@@ -37,7 +37,7 @@ python3 - out <<-'EOF_PY' || wrong 'plan --json' 'its numbers do not fit togethe
 	for m in p["memory"]:
 	    kinds = ["weights", "gradients", "optimizer", "activations", "scratch", "communication", "workspace", "overhead"]
 	    assert m["total"] == sum(m[k] for k in kinds), m
-	causes = ["compute", "tensor", "pipeline", "data", "bubble", "optimizer"]
+	causes = ["compute", "tensor", "context", "pipeline", "data", "bubble", "optimizer"]
 	assert abs(sum(p["time_seconds"][c] for c in causes) / p["step_seconds"] - 1) < 1e-6
 	assert all(c["mark"] in ("measured", "assumed", "datasheet") and c["source"] for c in p["constants"].values())
 EOF_PY

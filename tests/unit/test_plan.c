@@ -183,7 +183,7 @@ static void bad_input_is_explained(void **state)
 	assert_non_null(strstr(e.text, "did you mean mtrain?"));
 }
 
-/* What calibrate writes comes back. */
+/* What is written comes back. */
 static void hardware_files_come_back(void **state)
 {
 	struct hardware *a = malloc(sizeof *a), *b = malloc(sizeof *b);
@@ -219,7 +219,7 @@ static void search_ranks(void **state)
 	assert_true(s.ranked > 3 && s.ranked <= s.count);
 	for (int i = 0; i < s.count; i++) {
 		const struct search_layout *l = &s.list[i];
-		assert_int_equal(l->data * l->tensor * l->pipeline, 8);
+		assert_int_equal(l->data * l->context * l->tensor * l->pipeline, 8);
 		if (i < s.ranked) {
 			assert_true(l->seconds >= 0.99 * s.list[0].seconds && l->memory <= s.memory_limit && !*l->reason);
 			if (fabs(l->sketch / l->seconds - 1) > 0.1)
