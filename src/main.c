@@ -8,6 +8,7 @@
 const struct command commands[] = {
 	{"train", command_train, "train, from a config file; resumes by itself"},
 	{"plan", command_plan, "whether a run fits, how long a step takes and why, without any device"},
+	{"calibrate", command_calibrate, "measure this machine or job for `mtrain plan`"},
 	{"tokenize", command_tokenize, "turn text into token shards"},
 	{"import", command_import, "published weights become the checkpoint that a run starts from"},
 	{"sample", command_sample, "go on writing a text with a trained model"},

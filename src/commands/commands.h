@@ -22,6 +22,7 @@ int commands_run(int argc, char **argv, struct error *e);
 /* The command of that name, or *e with the nearest one. */
 const struct command *commands_find(const char *name, struct error *e);
 
+int command_calibrate(int argc, char **argv, struct error *e);
 int command_help(int argc, char **argv, struct error *e);
 int command_import(int argc, char **argv, struct error *e);
 int command_inspect(int argc, char **argv, struct error *e);

@@ -18,7 +18,7 @@ struct values {
 static const struct option_row rows[] = {
 	{"config", "FILE", OPTION_TEXT, offsetof(struct values, config), true, NULL, "the INI file; [model], [parallel] and [batch] count"},
 	{"hardware", "NAME|FILE", OPTION_TEXT, offsetof(struct values, hardware), true, NULL,
-	 "a built-in device or cluster (docs/plan.md lists them), or a file"},
+	 "a built-in device or cluster (docs/plan.md lists them), or a file, as `mtrain calibrate` writes it"},
 	{"stack", "NAME|FILE", OPTION_TEXT, offsetof(struct values, stack), false, NULL, "how another trainer differs (mtrain)"},
 	{"devices", "N", OPTION_COUNT, offsetof(struct values, devices), false, "[1, 1048576]",
 	 "how many there are; else as many as parallel.data, tensor and pipeline make"},

@@ -230,7 +230,7 @@ static bool load(struct reading *r, const char *name, struct error *e)
 	return good;
 }
 
-static void begin(struct hardware *h, const char *name)
+void hardware_init(struct hardware *h, const char *name)
 {
 	*h = (struct hardware){0};
 	snprintf(h->name, sizeof h->name, "%s", name);
@@ -253,14 +253,14 @@ static bool complete(const struct reading *r, struct error *e)
 bool hardware_load(struct hardware *h, const char *name, struct error *e)
 {
 	struct reading r = {.h = h, .path = name};
-	begin(h, name);
+	hardware_init(h, name);
 	return load(&r, name, e) && complete(&r, e);
 }
 
 bool hardware_parse(struct hardware *h, const char *path, const char *text, size_t bytes, struct error *e)
 {
 	struct reading r = {.h = h, .path = path};
-	begin(h, path);
+	hardware_init(h, path);
 	return inifile_read(path, text, bytes, entry, &r, e) && complete(&r, e);
 }
 

@@ -69,6 +69,9 @@ struct hardware {
 	struct hardware_curve op[3][OP_COUNT];
 };
 
+/* Every number as where a file does not give it; those that a file must give are 0. */
+void hardware_init(struct hardware *h, const char *name);
+
 /* A built-in name, or a file. Fails: CODE_USAGE: no such name (with the nearest) or file, a line that is wrong, a key that
  * must be there and is not. */
 bool hardware_load(struct hardware *h, const char *name, struct error *e);

@@ -1,0 +1,53 @@
+/* calibrate_bench.h: memory for what is timed, and the clock. Inside of calibrate. */
+#ifndef MTRAIN_PLAN_CALIBRATE_BENCH_H
+#define MTRAIN_PLAN_CALIBRATE_BENCH_H
+
+#include "base/arena.h"
+#include "dev/cost/hardware.h"
+
+struct calibrate_bench {
+	struct device *dev;
+	struct arena arena;
+	struct hardware *h;
+};
+
+enum { CALIBRATE_ROUNDS = 9, CALIBRATE_ROWS = 2048, CALIBRATE_WIDTH = 8192, CALIBRATE_HEAD = 64 };
+
+/* Seconds. With cpu, that this process has had processors for, a thread: what else runs on the machine does not count. */
+double calibrate_now(bool cpu, int threads);
+static inline double calibrate_clock(const struct calibrate_bench *b)
+{
+	return calibrate_now(b->h->cpu, dev_threads(b->dev));
+}
+
+double calibrate_median(double *seconds, int count);
+
+/* A measured point at a greater size than those before; rate above 0. */
+void calibrate_point(struct hardware_curve *c, double size, double rate);
+
+/* How often work that takes so long is repeated in a round of a few milliseconds. */
+int calibrate_repeats(double seconds);
+
+/* Times a statement on the compute queue: seconds of one. */
+#define CALIBRATE_TIME(b, result, statement)                                                          \
+	do {                                                                                          \
+		double calibrate_rounds[CALIBRATE_ROUNDS];                                            \
+		int calibrate_times = 1;                                                              \
+		for (int calibrate_i = -2; calibrate_i < CALIBRATE_ROUNDS; calibrate_i++) {           \
+			double calibrate_begin = calibrate_clock(b);                                     \
+			for (int calibrate_k = 0; calibrate_k < calibrate_times; calibrate_k++)       \
+				statement;                                                            \
+			dev_finish((b)->dev, dev_mark((b)->dev, Q_COMPUTE));                          \
+			double calibrate_took = (calibrate_clock(b) - calibrate_begin) / calibrate_times; \
+			if (calibrate_i < 0)                                                          \
+				calibrate_times = calibrate_repeats(calibrate_took);                  \
+			else                                                                          \
+				calibrate_rounds[calibrate_i] = calibrate_took;                       \
+		}                                                                                     \
+		(result) = calibrate_median(calibrate_rounds, CALIBRATE_ROUNDS);                      \
+	} while (0)
+
+/* Rates of all ops in a compute type. */
+void calibrate_ops(struct calibrate_bench *b, enum dtype t);
+
+#endif
