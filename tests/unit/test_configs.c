@@ -48,7 +48,7 @@ static void test_each(void **state)
 		if (strncmp(entries[i]->d_name, "gpt", 3) == 0) { /* gpt1.3b.ini: 1.3 G */
 			int64_t size;
 			snprintf(name, sizeof name, "%.*s%c", (int)(dot - entries[i]->d_name - 4), entries[i]->d_name + 3,
-				 dot[-1] == 'b' ? 'G' : 'M');
+				 dot[-1] == 't' ? 'T' : dot[-1] == 'b' ? 'G' : 'M');
 			assert_true(text_to_count(name, &size));
 			if (fabs(parameters(&c.model) / (double)size - 1) > 0.025)
 				fail_msg("%s has %.4g parameters", path, parameters(&c.model));
