@@ -62,6 +62,14 @@ static hwloc_const_bitmap_t cores_near(hwloc_topology_t machine, const char *bus
 	return known ? part->cpuset : hwloc_topology_get_topology_cpuset(machine);
 }
 
+/* Where cards hang is what the bus says; asking their own libraries takes time and may open them. */
+static void ask_no_libraries(hwloc_topology_t machine)
+{
+	static const char *const names[] = {"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, names[i]);
+}
+
 int place_take(const struct place *p)
 {
 	hwloc_const_bitmap_t near[PLACE_CARDS];
@@ -69,6 +77,7 @@ int place_take(const struct place *p)
 	int part, parts;
 	if (hwloc_topology_init(&machine) != 0)
 		return p->local_rank % p->count;
+	ask_no_libraries(machine);
 	hwloc_topology_set_io_types_filter(machine, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
 	if (hwloc_topology_load(machine) != 0) {
 		hwloc_topology_destroy(machine);
