@@ -30,7 +30,9 @@ template <typename T> struct norm_args {
 };
 
 /* One block a row: sum = residual + dropout(x + bias), out = norm(sum). */
-template <typename T> __global__ void __launch_bounds__(THREADS_MOST) norm_kernel(const norm_args<T> a)
+template <typename T>
+__global__ void __launch_bounds__(THREADS_MOST, sizeof(T) == 4 ? 1 : 0) /* left to itself FP32 aims at two blocks and spills */
+	norm_kernel(const norm_args<T> a)
 {
 	constexpr int W = WIDTH<T>;
 	int64_t row = blockIdx.x, at = row * a.C;
