@@ -45,6 +45,11 @@ static void traffic(cJSON *all, const struct plan *p)
 		count(o, axes[i], plan_traffic(p, axes[i]));
 }
 
+static void way(void *context, const char *key, double value)
+{
+	number(context, key, value);
+}
+
 static void constant(void *context, const char *key, const struct hardware_number *n)
 {
 	cJSON *o = object(context, key);
@@ -84,5 +89,8 @@ cJSON *plan_report_json(const struct plan *p)
 	for (int i = 0; i < p->stages; i++)
 		cJSON_AddItemToArray(ledgers, ledger_json(&p->stage[i].ledger));
 	hardware_each(p->hardware, constant, object(all, "constants"));
+	cJSON *ways = object(all, "stack_constants");
+	stack_each(p->stack, way, ways);
+	check(cJSON_AddStringToObject(ways, "fitted_on", p->stack->fit));
 	return all;
 }

@@ -116,6 +116,11 @@ static void constant(void *context, const char *key, const struct hardware_numbe
 	fprintf(context, "    %-28s %10.5g  %-9s  %s\n", key, n->value, hardware_mark_name(n->mark), n->source);
 }
 
+static void way(void *context, const char *key, double value)
+{
+	fprintf(context, "    %-22s %g\n", key, value);
+}
+
 void plan_report(const struct plan *p, FILE *out)
 {
 	head(p, out);
@@ -126,6 +131,10 @@ void plan_report(const struct plan *p, FILE *out)
 	help(p, out);
 	fprintf(out, "  constants  of %s:\n", p->hardware->name);
 	hardware_each(p->hardware, constant, out);
+	if (strcmp(p->stack->name, "mtrain") == 0)
+		return;
+	fprintf(out, "  stack      %s:\n", p->stack->name);
+	stack_each(p->stack, way, out);
 	if (*p->stack->fit)
-		fprintf(out, "  stack %s is fitted on %s\n", p->stack->name, p->stack->fit);
+		fprintf(out, "    fitted on %s\n", p->stack->fit);
 }

@@ -341,6 +341,27 @@ static void test_written_and_read(void **state)
 }
 
 /* What a stack's switches and constants do to times. */
+static void count_way(void *context, const char *key, double value)
+{
+	double *sum = context;
+	sum[0]++;
+	sum[1] += strcmp(key, "product_time") == 0 ? value : 0;
+}
+
+/* What is said of a stack is what differs from mtrain. */
+static void test_ways(void **state)
+{
+	struct stack none = load_stack("mtrain"), s = none;
+	double sum[2] = {0};
+	stack_each(&none, count_way, sum);
+	assert_true(sum[0] == 0);
+	s.no_overlap = true;
+	s.overhead_gib = 0;
+	s.product_time = 1.25;
+	stack_each(&s, count_way, sum);
+	assert_true(sum[0] == 3 && sum[1] == 1.25);
+}
+
 static void test_stack(void **state)
 {
 	struct hardware h = load("selene");
@@ -389,6 +410,7 @@ int main(void)
 		cmocka_unit_test(test_bad_files),
 		cmocka_unit_test(test_circle),
 		cmocka_unit_test(test_written_and_read),
+		cmocka_unit_test(test_ways),
 		cmocka_unit_test(test_stack),
 	};
 	if (!mkdtemp(folder))

@@ -80,10 +80,31 @@ static bool entry(void *context, const struct inifile_entry *x, struct error *e)
 			 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+static const struct stack nothing = {.product_time = 1, .memory_time = 1, .communication_time = 1, .overhead_gib = -1};
+
+static double value_of(const struct row *r, const struct stack *s)
+{
+	double number;
+	bool on;
+	if (strcmp(r->section, "switch") == 0) {
+		memcpy(&on, (const char *)s + r->offset, sizeof on);
+		return on;
+	}
+	memcpy(&number, (const char *)s + r->offset, sizeof number);
+	return number;
+}
+
+void stack_each(const struct stack *s, void (*f)(void *context, const char *key, double value), void *context)
+{
+	for (int i = 0; i < ROWS; i++)
+		if (value_of(&rows[i], s) != value_of(&rows[i], &nothing))
+			f(context, rows[i].key, value_of(&rows[i], s));
+}
+
 bool stack_parse(struct stack *s, const char *path, const char *text, size_t bytes, struct error *e)
 {
 	struct reading r = {.s = s, .path = path};
-	*s = (struct stack){.product_time = 1, .memory_time = 1, .communication_time = 1, .overhead_gib = -1};
+	*s = nothing;
 	snprintf(s->name, sizeof s->name, "%s", path);
 	return inifile_read(path, text, bytes, entry, &r, e);
 }

@@ -35,6 +35,9 @@ struct stack {
 	char fit[400];             /* which rows; empty: nothing is fitted */
 };
 
+/* Calls f for each switch that is on (value 1) and each constant that is fitted. */
+void stack_each(const struct stack *s, void (*f)(void *context, const char *key, double value), void *context);
+
 /* A built-in name, or a file. Fails: CODE_USAGE, as hardware_load; more than four fitted constants. */
 bool stack_load(struct stack *s, const char *name, struct error *e);
 
