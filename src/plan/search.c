@@ -127,18 +127,43 @@ static void rank(struct search *s)
 	}
 }
 
+/* Out of the ranking: behind those that were planned and those that still may be. */
+static void drop(struct search *s, int i)
+{
+	struct search_layout out = s->list[i];
+	out.sketch = 0;
+	memmove(&s->list[i], &s->list[i + 1], (size_t)(s->count - i - 1) * sizeof *s->list);
+	s->list[s->count - 1] = out;
+}
+
+/* A sketch counts three stages; another one may hold more, and then the layout is out here. */
 static bool plan_best(struct search *s, const struct plan_options *o, struct error *e)
 {
-	for (int i = 0; i < s->count && i < FULL && s->list[i].sketch > 0; i++) {
+	while (s->ranked < s->count && s->ranked < FULL && s->list[s->ranked].sketch > 0) {
+		struct search_layout *l = &s->list[s->ranked];
 		struct plan p;
-		search_apply(o->config, &s->list[i]);
-		if (!plan_make(&p, o, e))
-			return false;
-		s->list[i].seconds = p.step_seconds;
-		s->list[i].mfu = p.mfu;
-		s->list[i].memory = p.stage[p.fullest].total;
+		struct error why = {0};
+		search_apply(o->config, l);
+		if (!plan_make(&p, o, &why)) {
+			if (why.code != CODE_USAGE) {
+				*e = why;
+				return false;
+			}
+			search_refuse(l, &why);
+			drop(s, s->ranked);
+			continue;
+		}
+		l->seconds = p.step_seconds;
+		l->mfu = p.mfu;
+		l->memory = p.stage[p.fullest].total;
 		s->memory_limit = p.memory_limit;
-		s->ranked++;
+		bool fit = p.fits;
+		if (!fit) {
+			search_too_much(l, &p, p.fullest);
+			l->seconds = l->mfu = 0;
+			drop(s, s->ranked);
+		}
+		s->ranked += fit;
 		plan_finish(&p);
 	}
 	rank(s);

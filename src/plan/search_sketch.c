@@ -20,7 +20,7 @@ void search_apply(struct config *c, const struct search_layout *l)
 }
 
 /* Stages that stand for all: the first, which keeps most micro-batches; the second, which no middle one has more layers
- * than; the last, with the head. */
+ * than; the last, with the head. With zero-bubble later ones may hold more: what is planned in full is asked again. */
 static int chosen(int stages, int list[3])
 {
 	int count = 0;
@@ -32,7 +32,7 @@ static int chosen(int stages, int list[3])
 	return count;
 }
 
-static void too_much(struct search_layout *l, const struct plan *p, int stage)
+void search_too_much(struct search_layout *l, const struct plan *p, int stage)
 {
 	const struct ledger *ledger = &p->stage[stage].ledger;
 	char need[32], limit[32];
@@ -42,6 +42,12 @@ static void too_much(struct search_layout *l, const struct plan *p, int stage)
 			most = k;
 	snprintf(l->reason, sizeof l->reason, "needs %s of %s, mostly %s", text_bytes(need, sizeof need, (uint64_t)p->stage[stage].total),
 		 text_bytes(limit, sizeof limit, (uint64_t)p->memory_limit), memory_name((enum memory_kind)most));
+}
+
+void search_refuse(struct search_layout *l, const struct error *e)
+{
+	snprintf(l->reason, sizeof l->reason, "%.150s", e->code == CODE_USAGE && l->recompute == RECOMPUTE_AUTO
+		 ? "does not fit even with full recompute" : e->text);
 }
 
 /* What a pipeline stands idle, as part of its work. */
@@ -79,14 +85,13 @@ void search_sketch(struct search_layout *l, const struct plan_options *o, bool t
 	int count = chosen(p.stages, list);
 	for (int i = 0; i < count && !*l->reason; i++) {
 		if (!plan_count_stage(&p, o, list[i], timed ? &records[i] : NULL, &e)) {
-			snprintf(l->reason, sizeof l->reason, "%.150s", e.code == CODE_USAGE && l->recompute == RECOMPUTE_AUTO
-				 ? "does not fit even with full recompute" : e.text);
+			search_refuse(l, &e);
 			break;
 		}
 		int64_t total = p.stage[list[i]].total;
 		l->memory = total > l->memory ? total : l->memory;
 		if (total > p.memory_limit)
-			too_much(l, &p, list[i]);
+			search_too_much(l, &p, list[i]);
 		else if (timed) {
 			double seconds = alone(&p, &records[i]);
 			l->sketch = seconds > l->sketch ? seconds : l->sketch;

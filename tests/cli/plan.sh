@@ -53,6 +53,11 @@ refused 2 '--search compares many steps, and --trace shows one: leave one of the
 "$mtrain" "${plan[@]}" --search --devices 8 >out 2>err && wrong 'plan --search --devices 8' 'fits'
 grep -q 'no layout fits on 8 devices: the nearest .*; the fewest on which one does are' err || wrong 'plan --search' "$(cat err)"
 
+# A middle stage of a layout that was sketched as good does not fit: the layout is out, not the search.
+prints 'does not fit even with full recompute' plan --config gpt.ini --hardware dgxc-h100 --search --devices 2048 --set model.layers=105 \
+	--set model.hidden=20480 --set model.heads=128 --set batch.global=1280 --set precision.compute=fp16
+grep -q '12 of these were planned in full' out || wrong 'plan --search' 'does not plan the others'
+
 # A trillion parameters, in 200 MB of address space.
 time=$( { TIMEFORMAT=%R; time (ulimit -v 200000; "$mtrain" plan --config gpt.ini --hardware selene --set model.layers=128 \
 	--set model.hidden=25600 --set model.heads=160 --set parallel.pipeline=64 --set batch.global=3072 --devices 3072 >out 2>err); } 2>&1 )
