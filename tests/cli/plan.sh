@@ -1,6 +1,7 @@
 #!/bin/bash
 # mtrain plan: what it prints, what it refuses, what it leaves behind.
 # shellcheck source=tests/cli/expect.sh
+scripts=$(realpath "$(dirname "$0")/../../scripts")
 . "$(dirname "$0")/expect.sh"
 
 cat >gpt.ini <<-'EOF_INI'
@@ -57,6 +58,15 @@ grep -q 'no layout fits on 8 devices: the nearest .*; the fewest on which one do
 prints 'does not fit even with full recompute' plan --config gpt.ini --hardware dgxc-h100 --search --devices 2048 --set model.layers=105 \
 	--set model.hidden=20480 --set model.heads=128 --set batch.global=1280 --set precision.compute=fp16
 grep -q '12 of these were planned in full' out || wrong 'plan --search' 'does not plan the others'
+
+# The table of best layouts: a line for a model that fits, with its own layout beside, one for a model that does not, and the file.
+sed 's/^global.*/global = 12/; s/^layers.*/layers = 8/' gpt.ini >small.ini
+"$scripts/plan-layouts" "$mtrain" --devices 64 --hardware selene --report table.md small.ini >out 2>err || wrong plan-layouts "$(cat err)"
+grep -qE '^\| small \| 15[.0-9]* G \| 64 \| 16 \|( [0-9]+ ×){3} [0-9]+ \| .* GiB \| [0-9.]+ s \| [0-9.]+% \| 1 × 8 × 8 × 1, micro 1 \| [0-9.]+ s \|$' out ||
+	wrong plan-layouts "$(cat out)"
+grep -qxF "$(cat out)" table.md || wrong plan-layouts 'its report is not what it printed'
+"$scripts/plan-layouts" "$mtrain" --devices 8 --hardware selene gpt.ini >out 2>err || wrong plan-layouts "$(cat err)"
+grep -q 'does not fit on 8; the fewest are [0-9]' out || wrong plan-layouts "$(cat out)"
 
 # A trillion parameters, in 200 MB of address space.
 time=$( { TIMEFORMAT=%R; time (ulimit -v 200000; "$mtrain" plan --config gpt.ini --hardware selene --set model.layers=128 \
