@@ -3,7 +3,7 @@
 enum { WARPS = 8 };
 
 static attention_shape shape_of(const struct kernel_place *k, struct tensor qkv, int64_t T, double scale,
-				const struct dropout *d, int64_t first_head)
+				const struct dropout *d, int64_t first_head, struct tensor slopes)
 {
 	attention_shape s = {};
 	check(T < 1 << 30 && tensor_count(qkv) / qkv.shape[0] < 1 << 30);
@@ -18,13 +18,14 @@ static attention_shape shape_of(const struct kernel_place *k, struct tensor qkv,
 	s.slope = s.scale * LOG2_E;
 	s.dropout = drop_of(d, k->scalars);
 	s.whole_draws = T % 4 == 0;
+	s.slopes = static_cast<const float *>(slopes.data);
 	return s;
 }
 
 static attention_shape part_shape_of(const struct kernel_place *k, struct tensor qkv, const struct span *keys, double scale,
-				     const struct dropout *d, int64_t first_head)
+				     const struct dropout *d, int64_t first_head, struct tensor slopes)
 {
-	attention_shape s = shape_of(k, qkv, keys->length, scale, d, first_head);
+	attention_shape s = shape_of(k, qkv, keys->length, scale, d, first_head, slopes);
 	s.keys = *keys;
 	s.whole_draws = (keys->sequence | keys->first | keys->jump) % 4 == 0 && (keys->jump == 0 || keys->length % 8 == 0);
 	return s;
@@ -42,13 +43,13 @@ static void forward(const struct kernel_place *k, const attention_forward_args &
 void kernel_attention_forward(const struct kernel_place *k, const struct op_attention_forward *a)
 {
 	attention_forward_args args = {a->out.data, static_cast<float *>(a->lse.data), a->qkv.data, a->qkv.data, a->qkv.dtype, false};
-	forward(k, args, shape_of(k, a->qkv, a->sequence, a->scale, &a->dropout, a->first_head));
+	forward(k, args, shape_of(k, a->qkv, a->sequence, a->scale, &a->dropout, a->first_head, a->slopes));
 }
 
 void kernel_attention_part_forward(const struct kernel_place *k, const struct op_attention_part_forward *a)
 {
 	attention_forward_args args = {a->sum.data, static_cast<float *>(a->lse.data), a->qkv.data, a->kv.data, a->qkv.dtype, true};
-	attention_shape s = part_shape_of(k, a->qkv, &a->keys, a->scale, &a->dropout, a->first_head);
+	attention_shape s = part_shape_of(k, a->qkv, &a->keys, a->scale, &a->dropout, a->first_head, a->slopes);
 	s.fresh = a->fresh;
 	forward(k, args, s);
 }
@@ -104,7 +105,7 @@ void kernel_attention_backward(const struct kernel_place *k, const struct op_att
 	delta.dout = a->dout;
 	delta.out = a->out;
 	kernel_attention_delta(k, &delta);
-	backward(k, args, shape_of(k, a->qkv, a->sequence, a->scale, &a->dropout, a->first_head));
+	backward(k, args, shape_of(k, a->qkv, a->sequence, a->scale, &a->dropout, a->first_head, a->slopes));
 }
 
 void kernel_attention_part_backward(const struct kernel_place *k, const struct op_attention_part_backward *a)
@@ -112,5 +113,5 @@ void kernel_attention_part_backward(const struct kernel_place *k, const struct o
 	attention_backward_args args = {NULL, static_cast<float *>(a->dq.data), static_cast<float *>(a->dkv.data), a->dout.data,
 					a->qkv.data, a->kv.data, static_cast<const float *>(a->lse.data),
 					static_cast<const float *>(a->delta.data), a->qkv.dtype, true};
-	backward(k, args, part_shape_of(k, a->qkv, &a->keys, a->scale, &a->dropout, a->first_head));
+	backward(k, args, part_shape_of(k, a->qkv, &a->keys, a->scale, &a->dropout, a->first_head, a->slopes));
 }

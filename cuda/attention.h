@@ -23,6 +23,7 @@ struct attention_shape {
 	struct span keys;   /* of a part */
 	bool whole_draws;   /* four neighbouring keys from the first on share one draw of masks */
 	bool fresh;         /* of a part: what it is merged with counts as nothing */
+	const float *slopes; /* [H]: linear biases; NULL: none */
 };
 
 /* How many keys query t sees: the first ones. */
@@ -39,6 +40,20 @@ template <bool PART> __device__ inline int first_seeing(const attention_shape &s
 	if constexpr (PART)
 		return (int)span_before(&s.dropout.span, span_place(&s.keys, u));
 	return u;
+}
+
+/* What a token of distance takes from the products q·k of head h, before the scale. */
+__device__ inline float lean_of(const attention_shape &s, int h)
+{
+	return s.slopes ? s.slopes[h] / s.scale : 0.0f;
+}
+
+/* How many tokens key u is ahead of query t: 0 or less where it is seen. */
+template <bool PART> __device__ inline float ahead_of(const attention_shape &s, int t, int u)
+{
+	if constexpr (PART)
+		return (float)((int)span_place(&s.keys, u) - (int)span_place(&s.dropout.span, t));
+	return (float)(u - t);
 }
 
 /* One head of one sequence: first elements, and the elements from a token to the next. */

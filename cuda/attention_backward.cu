@@ -98,6 +98,8 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_dkv_kernel(const backw
 				add_scores<T, D, M, N>(c, keys, own, q, part, d);
 				add_scores<T, D, M, N>(dp, values, own, o, part, d);
 			}
+			if (s.slopes)
+				add_leans<PART, true>(c, s, lean_of(s, g * s.G + i / steps), t0 + part + lane % 4 * 2, u0 + lane / 4);
 #pragma unroll
 			for (int m = 0; m < M; m++)
 #pragma unroll
@@ -206,6 +208,8 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_dq_kernel(const backwa
 #pragma unroll
 		for (int d = 0; d < D; d += 16)
 			add_scores<T, D, M, N>(c, queries, own, k, 0, d);
+		if (s.slopes)
+			add_leans<PART, false>(c, s, lean_of(s, head % s.H), t0 + lane / 4, u0 + lane % 4 * 2);
 #pragma unroll
 		for (int part = 0; part < N; part += BACK) {
 			float dp[M][BACK][4]; /* what comes back through v */

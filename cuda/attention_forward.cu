@@ -86,6 +86,8 @@ __global__ void __launch_bounds__(TILE_THREADS)
 #pragma unroll
 		for (int d = 0; d < D; d += 16)
 			add_scores<T, D, TILES, N>(c, queries, own, k, 0, d);
+		if (s.slopes)
+			add_leans<PART, false>(c, s, lean_of(s, head % s.H), t0 + lane / 4, u0 + lane % 4 * 2);
 
 		bool edge = u0 + BC > keys_seen<PART>(s, t0) || u0 + BC > s.T;
 #pragma unroll

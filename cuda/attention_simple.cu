@@ -57,6 +57,12 @@ template <bool PART> __device__ inline float factor_of(const attention_shape &s,
 	return s.dropout.on ? drop_factor(s.dropout, p.sample, mask_at<PART>(s, p, (int)t, (int)u)) : 1.0f;
 }
 
+/* q·k with the linear bias in it. */
+template <bool PART> __device__ inline float leant(const attention_shape &s, float lean, int64_t t, int64_t u, float qk)
+{
+	return lean != 0 ? qk + lean * ahead_of<PART>(s, (int)t, (int)u) : qk;
+}
+
 __device__ inline float warp_most(float v)
 {
 	for (int lanes = 16; lanes > 0; lanes /= 2)
@@ -81,9 +87,12 @@ __global__ void __launch_bounds__(WARPS * 32, 6) /* left to itself the compiler 
 	stage(query, qkv + p.query + (int64_t)t * p.token, s.D);
 	__syncwarp();
 	int seen = keys_seen<PART>(s, t);
+	float lean = lean_of(s, (int)blockIdx.y % s.H);
 	for (int64_t first = 0; first < seen; first += 32) {
 		int64_t u = first + lane;
-		float score = u < seen ? s.scale * dot(query, kv + p.key + (int64_t)u * p.kv_token, s.D) : -INFINITY;
+		float score = -INFINITY;
+		if (u < seen)
+			score = s.scale * leant<PART>(s, lean, t, u, dot(query, kv + p.key + (int64_t)u * p.kv_token, s.D));
 		float old = most;
 		most = fmaxf(most, warp_most(score));
 		float shrink = expf(old - most), e = u < seen ? expf(score - most) : 0.0f;
@@ -147,7 +156,7 @@ struct score_pair {
 	float kept, ds; /* p'_tu and ds_tu */
 };
 
-/* Query t against key u from their dot products q·k and dout·v. */
+/* Query t against key u from their dot products q·k, leant, and dout·v. */
 template <bool PART>
 __device__ inline score_pair pair_of(const attention_shape &s, const head_place &p, int64_t t, int64_t u, float qk, float dv,
 				     const float *lse, const float *delta)
@@ -173,13 +182,14 @@ __global__ void __launch_bounds__(WARPS * 32) attention_dq_simple_kernel(const b
 	stage(dout, a.dout + p.out + (int64_t)t * p.out_token, s.D);
 	__syncwarp();
 	int seen = keys_seen<PART>(s, t);
+	float lean = lean_of(s, (int)blockIdx.y % s.H);
 	for (int64_t first = 0; first < seen; first += 32) {
 		int64_t u = first + lane;
 		float ds = 0;
 		if (u < seen) {
 			float qk = dot(query, a.kv + p.key + (int64_t)u * p.kv_token, s.D);
 			float dv = dot(dout, a.kv + p.value + (int64_t)u * p.kv_token, s.D);
-			ds = pair_of<PART>(s, p, t, u, qk, dv, a.lse, a.delta).ds;
+			ds = pair_of<PART>(s, p, t, u, leant<PART>(s, lean, t, u, qk), dv, a.lse, a.delta).ds;
 		}
 		for (int i = 0; i < 32; i++) {
 			float factor = __shfl_sync(FULL_WARP, ds, i);
@@ -211,13 +221,14 @@ __global__ void __launch_bounds__(WARPS * 32, 4) attention_dkv_simple_kernel(con
 	__syncwarp();
 	for (int h = g * s.G; h < (g + 1) * s.G; h++) {
 		p = place_head<PART>(s, b, h);
+		float lean = lean_of(s, h);
 		for (int64_t first = first_seeing<PART>(s, u); first < s.T; first += 32) {
 			int64_t t = first + lane;
 			score_pair pair = {0, 0};
 			if (t < s.T) {
 				float qk = dot(key, a.qkv + p.query + (int64_t)t * p.token, s.D);
 				float dp = dot(value, a.dout + p.out + (int64_t)t * p.out_token, s.D);
-				pair = pair_of<PART>(s, p, t, u, qk, dp, a.lse, a.delta);
+				pair = pair_of<PART>(s, p, t, u, leant<PART>(s, lean, t, u, qk), dp, a.lse, a.delta);
 			}
 			for (int i = 0; i < 32; i++) {
 				float kept = __shfl_sync(FULL_WARP, pair.kept, i), ds = __shfl_sync(FULL_WARP, pair.ds, i);

@@ -72,6 +72,21 @@ __device__ inline void add_scores(float (&c)[M][N][4], const T *rows, int row, c
 	}
 }
 
+/* Linear biases onto products whose fragments' first score has query t and key u: queries are rows, or, transposed, keys are. */
+template <bool PART, bool TRANSPOSED, int M, int N>
+__device__ inline void add_leans(float (&c)[M][N][4], const attention_shape &s, float lean, int t, int u)
+{
+#pragma unroll
+	for (int m = 0; m < M; m++)
+#pragma unroll
+		for (int n = 0; n < N; n++)
+#pragma unroll
+			for (int r = 0; r < 4; r++) {
+				int row = 16 * m + r / 2 * 8, column = 8 * n + r % 2;
+				c[m][n][r] += lean * ahead_of<PART>(s, t + (TRANSPOSED ? column : row), u + (TRANSPOSED ? row : column));
+			}
+}
+
 /* The A fragment of 16 columns, rounded to T, from the two neighbouring C fragments of the same rows. */
 template <typename T> __device__ inline void a_from_c(uint32_t (&a)[4], const float (&left)[4], const float (&right)[4])
 {

@@ -120,7 +120,7 @@ struct op_cost op_cost_attention_forward(const struct op_attention_forward *a)
 {
 	return (struct op_cost){
 		.flops = 2 * causal_product(a->out, a->sequence), /* scores; values */
-		.bytes = BYTES(a->out, a->lse, a->qkv),
+		.bytes = BYTES(a->out, a->lse, a->qkv, a->slopes),
 	};
 }
 
@@ -130,7 +130,7 @@ struct op_cost op_cost_attention_backward(const struct op_attention_backward *a)
 	return (struct op_cost){
 		.flops = 5 * product, /* scores again; dp', dq, dk, dv */
 		.again = product,
-		.bytes = BYTES(a->dqkv, a->dout, a->out, a->lse, a->qkv),
+		.bytes = BYTES(a->dqkv, a->dout, a->out, a->lse, a->qkv, a->slopes),
 	};
 }
 
@@ -151,7 +151,7 @@ struct op_cost op_cost_attention_part_forward(const struct op_attention_part_for
 	double queries = BYTES(a->qkv) / (double)a->qkv.shape[2] * (double)(a->qkv.shape[2] - 2);
 	return (struct op_cost){
 		.flops = 2 * part_product(a->qkv, &a->dropout.span, &a->keys),
-		.bytes = queries + BYTES(a->kv) + (a->fresh ? 1 : 2) * BYTES(a->sum, a->lse),
+		.bytes = queries + BYTES(a->kv, a->slopes) + (a->fresh ? 1 : 2) * BYTES(a->sum, a->lse),
 	};
 }
 
@@ -162,7 +162,7 @@ struct op_cost op_cost_attention_part_backward(const struct op_attention_part_ba
 	return (struct op_cost){
 		.flops = 5 * product,
 		.again = product,
-		.bytes = queries + BYTES(a->kv, a->delta, a->dout, a->lse) + 2 * BYTES(a->dq, a->dkv),
+		.bytes = queries + BYTES(a->kv, a->delta, a->dout, a->lse, a->slopes) + 2 * BYTES(a->dq, a->dkv),
 	};
 }
 

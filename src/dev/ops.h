@@ -253,13 +253,15 @@ struct op_rope {
 enum { HEAD_SIZE_MAX = 256 };
 
 /* Causal attention over whole sequences, heads in KV groups: qkv[n, g] holds the G query heads of group g, then its
- * key, then its value. With h = g·G + i: s_tu = scale·q_t·k_u for u ≤ t; p = softmax(s); p' = dropout(p);
- * out_t = Σ_u p'_tu v_u. lse_t = ln Σ_u exp(s_tu) is kept for backward. No [T, T] memory.
+ * key, then its value. With h = g·G + i: s_tu = scale·q_t·k_u − slopes[h]·(t − u) for u ≤ t, where slopes are left out
+ * without the second term; p = softmax(s); p' = dropout(p); out_t = Σ_u p'_tu v_u. lse_t = ln Σ_u exp(s_tu) is kept for
+ * backward. No [T, T] memory.
  * Dropout element: ((first_head + h)·T + t)·T + u of its sample. The span covers whole sequences: row and first 0, length T. */
 struct op_attention_forward {
 	struct tensor out; /* T [N, H, D] */
 	struct tensor lse; /* S [B, H, T] */
 	struct tensor qkv; /* T [N, KV, G + 2, D] */
+	struct tensor slopes; /* ? S [H]: linear biases (Press et al. 2022) */
 	int64_t sequence;  /* T */
 	double scale;
 	struct dropout dropout;
@@ -275,6 +277,7 @@ struct op_attention_backward {
 	struct tensor out;  /* T [N, H, D] */
 	struct tensor lse;  /* S [B, H, T] */
 	struct tensor qkv;  /* T [N, KV, G + 2, D] */
+	struct tensor slopes; /* ? S [H]: as in forward */
 	int64_t sequence;
 	double scale;
 	struct dropout dropout;
@@ -284,7 +287,8 @@ struct op_attention_backward {
 /* Attention where the tokens of a sequence are spread over ranks: the queries here against one rank's keys and values, merged
  * with what other parts of the keys gave. There are T rows of each sample here, T the spans' length; the dropout's span
  * places those of the queries, `keys` those of kv, and a query sees the keys that are not behind it: token(u) ≤ token(t).
- * With s, p, p' as in attention_forward, over the keys seen here alone, l_t = ln Σ_u exp(s_tu) and o_t = Σ_u p'_tu v_u:
+ * With s, p, p' as in attention_forward, t − u there as token(t) − token(u), over the keys seen here alone,
+ * l_t = ln Σ_u exp(s_tu) and o_t = Σ_u p'_tu v_u:
  * L = ln(exp(lse_t) + exp(l_t)); sum_t = exp(lse_t − L)·sum_t + exp(l_t − L)·o_t; lse_t = L. A query that sees none leaves both
  * as they were. After the parts of all keys sum is attention's out and lse its lse. p' enters its product with v as rounded
  * to T, or unrounded.
@@ -294,6 +298,7 @@ struct op_attention_part_forward {
 	struct tensor lse; /* S [B, H, T] */
 	struct tensor qkv; /* T [N, KV, G + 2, D]: the queries of it */
 	struct tensor kv;  /* T [N, KV, 2, D]: a group's key, then its value */
+	struct tensor slopes; /* ? S [H] */
 	double scale;
 	struct dropout dropout; /* its span also places the queries: whole samples */
 	struct span keys;       /* its sample does not count */
@@ -311,6 +316,7 @@ struct op_attention_part_backward {
 	struct tensor lse;   /* S [B, H, T] */
 	struct tensor qkv;   /* T [N, KV, G + 2, D] */
 	struct tensor kv;    /* T [N, KV, 2, D] */
+	struct tensor slopes; /* ? S [H]: as in forward */
 	double scale;
 	struct dropout dropout;
 	struct span keys;

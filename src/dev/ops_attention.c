@@ -40,8 +40,9 @@ void op_attention_forward(struct device *dev, const struct op_attention_forward 
 	TENSOR(qkv, type, rows, groups, parts, size);
 	TENSOR(out, type, rows, heads, size);
 	TENSOR(lse, dtype_sum(type), rows / a->sequence, heads, a->sequence);
-	APART(out, a->qkv, a->lse);
-	APART(lse, a->qkv);
+	OPTIONAL(slopes, dtype_sum(type), heads);
+	APART(out, a->qkv, a->slopes, a->lse);
+	APART(lse, a->qkv, a->slopes);
 	dev->ops->attention_forward(dev, a);
 }
 
@@ -57,8 +58,9 @@ void op_attention_backward(struct device *dev, const struct op_attention_backwar
 	TENSOR(out, type, rows, heads, size);
 	TENSOR(lse, dtype_sum(type), rows / a->sequence, heads, a->sequence);
 	TENSOR(delta, dtype_sum(type), rows / a->sequence, heads, a->sequence);
-	APART(dqkv, a->delta, a->dout, a->out, a->lse, a->qkv);
-	APART(delta, a->dout, a->out, a->lse, a->qkv);
+	OPTIONAL(slopes, dtype_sum(type), heads);
+	APART(dqkv, a->delta, a->dout, a->out, a->lse, a->qkv, a->slopes);
+	APART(delta, a->dout, a->out, a->lse, a->qkv, a->slopes);
 	dev->ops->attention_backward(dev, a);
 }
 
@@ -86,8 +88,9 @@ void op_attention_part_forward(struct device *dev, const struct op_attention_par
 	TENSOR(kv, type, rows, groups, 2, size);
 	TENSOR(sum, dtype_sum(type), rows, heads, size);
 	TENSOR(lse, dtype_sum(type), rows / length, heads, length);
-	APART(sum, a->qkv, a->kv, a->lse);
-	APART(lse, a->qkv, a->kv);
+	OPTIONAL(slopes, dtype_sum(type), heads);
+	APART(sum, a->qkv, a->kv, a->slopes, a->lse);
+	APART(lse, a->qkv, a->kv, a->slopes);
 	dev->ops->attention_part_forward(dev, a);
 }
 
@@ -104,8 +107,9 @@ void op_attention_part_backward(struct device *dev, const struct op_attention_pa
 	TENSOR(dout, type, rows, heads, size);
 	TENSOR(lse, dtype_sum(type), rows / length, heads, length);
 	TENSOR(delta, dtype_sum(type), rows / length, heads, length);
-	APART(dq, a->dkv, a->delta, a->dout, a->lse, a->qkv, a->kv);
-	APART(dkv, a->delta, a->dout, a->lse, a->qkv, a->kv);
+	OPTIONAL(slopes, dtype_sum(type), heads);
+	APART(dq, a->dkv, a->delta, a->dout, a->lse, a->qkv, a->kv, a->slopes);
+	APART(dkv, a->delta, a->dout, a->lse, a->qkv, a->kv, a->slopes);
 	dev->ops->attention_part_backward(dev, a);
 }
 

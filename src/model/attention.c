@@ -78,7 +78,8 @@ static void ring_forward(const struct attention *at, struct tensor a, struct ten
 		if (!last)
 			done = exchange(env, list, pass_on(env, list, 0, here, coming));
 		op_attention_part_forward(env->dev, &(struct op_attention_part_forward){
-			.sum = s->sum, .lse = lse, .qkv = qkv, .kv = here, .scale = scale_of(env), .dropout = at->dropout,
+			.sum = s->sum, .lse = lse, .qkv = qkv, .kv = here, .slopes = env->slopes, .scale = scale_of(env),
+			.dropout = at->dropout,
 			.keys = keys_at(env, step), .first_head = first_head(at), .fresh = step == 0,
 		});
 		if (!last)
@@ -111,7 +112,8 @@ static void ring_backward(const struct attention *at, struct tensor dqkv, struct
 		dev_zero(env->dev, Q_COMPUTE, found);
 		op_attention_part_backward(env->dev, &(struct op_attention_part_backward){
 			.dq = s->sum, .dkv = found, .delta = delta, .dout = da, .lse = lse, .qkv = qkv, .kv = here,
-			.scale = scale_of(env), .dropout = at->dropout, .keys = keys_at(env, step), .first_head = first_head(at),
+			.slopes = env->slopes, .scale = scale_of(env), .dropout = at->dropout, .keys = keys_at(env, step),
+			.first_head = first_head(at),
 		});
 		dev_wait(env->dev, Q_COMPUTE, done);
 		if (step > 0)
@@ -133,8 +135,8 @@ void attention_forward(const struct attention *at, struct tensor a, struct tenso
 		return;
 	}
 	op_attention_forward(env->dev, &(struct op_attention_forward){
-		.out = a, .lse = lse, .qkv = qkv, .sequence = env->model->sequence, .scale = scale_of(env), .dropout = at->dropout,
-		.first_head = first_head(at),
+		.out = a, .lse = lse, .qkv = qkv, .slopes = env->slopes, .sequence = env->model->sequence, .scale = scale_of(env),
+		.dropout = at->dropout, .first_head = first_head(at),
 	});
 }
 
@@ -148,7 +150,7 @@ void attention_backward(const struct attention *at, struct tensor dqkv, struct t
 		return;
 	}
 	op_attention_backward(env->dev, &(struct op_attention_backward){
-		.dqkv = dqkv, .delta = delta, .dout = da, .out = a, .lse = lse, .qkv = qkv, .sequence = env->model->sequence,
-		.scale = scale_of(env), .dropout = at->dropout, .first_head = first_head(at),
+		.dqkv = dqkv, .delta = delta, .dout = da, .out = a, .lse = lse, .qkv = qkv, .slopes = env->slopes,
+		.sequence = env->model->sequence, .scale = scale_of(env), .dropout = at->dropout, .first_head = first_head(at),
 	});
 }

@@ -6,6 +6,7 @@
  * With SwiGLU up gives gates and values side by side, [gate; up](n2), and g = silu(gate)·up. Tensor ranks share each of the
  * two, so that a gate is where its value is.
  *
+ * With linear biases attention itself takes off its scores what distance costs (alibi.h).
  * With rotary positions the queries and keys in qkv are turned in place before attention (rope.h), and their gradients turned
  * back behind it.
  *

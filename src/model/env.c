@@ -1,5 +1,6 @@
 #include "model/env.h"
 
+#include "model/alibi.h"
 #include "model/rope.h"
 
 struct span env_share(const struct env *env, int context_rank, int64_t sample)
@@ -115,6 +116,11 @@ void env_build(struct env *env, struct memory *memory)
 	env->chunks = chunks_of(env);
 	if (env->model->position == POSITION_ROPE)
 		env->rope = rope_table(env->model, dtype_sum(env->dtype), &memory->arena[MEMORY_TABLES], env->dev);
+	if (env->model->position == POSITION_ALIBI) {
+		int64_t heads = env->model->heads / env->tensor_size;
+		env->slopes = alibi_slopes(env->model->heads, heads * env->tensor_rank, heads, dtype_sum(env->dtype),
+					   &memory->arena[MEMORY_TABLES], env->dev);
+	}
 	if (!env->sequence)
 		return;
 	env->gathered = env_tokens(env, memory, MEMORY_SCRATCH, env->model->hidden);

@@ -42,6 +42,7 @@ struct env {
 	bool overlap;      /* computing goes on beside communication */
 	uint64_t seed;
 	struct tensor rope;     /* S [T, R], rotary positions: cosines and sines; else left out */
+	struct tensor slopes;   /* S [H/tp], linear biases of the heads here (alibi.h); else left out */
 	struct tensor gathered; /* [N, C], sequence parallelism: a whole input, until the next gather */
 	struct tensor partial;  /* [N, C], sequence parallelism: a partial sum, until it is reduced */
 };
@@ -98,7 +99,8 @@ void env_reduce(const struct env *env, struct tensor out);
 
 void env_wait(const struct env *env, struct mark m);
 
-/* Sets chunks; takes gathered, partial and the table of rope, and fills that one. Needs: what stands before rows, and rows. */
+/* Sets chunks; takes gathered, partial and the tables of rope and alibi, and fills those two. Needs: what stands before
+ * rows, and rows. */
 void env_build(struct env *env, struct memory *memory);
 
 /* An activation in the compute type: [rows, columns], split as the residual stream is. */

@@ -10,7 +10,7 @@
 enum activation { ACTIVATION_GELU, ACTIVATION_GELU_ERF, ACTIVATION_SWIGLU };
 
 /* How a model tells where a token stands. */
-enum position { POSITION_LEARNED, POSITION_ROPE };
+enum position { POSITION_LEARNED, POSITION_ROPE, POSITION_ALIBI };
 
 struct model_settings {
 	int64_t layers;    /* L */

@@ -87,7 +87,7 @@ static void check_attention(void **state)
 	(void)state;
 	for (int t = 1; t < TYPES; t++)
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-			for (unsigned variant = 0; variant < 2; variant++) {
+			for (unsigned variant = 0; variant < ATTENTION_VARIANTS; variant++) {
 				check_case("attention_forward", case_attention_forward, sizes[i], variant, types[t]);
 				check_case("attention_backward", case_attention_backward, sizes[i], variant, types[t]);
 			}
@@ -102,7 +102,7 @@ static void check_parts(void **state)
 	for (int t = 1; t < TYPES; t++)
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 			for (unsigned variant = 0; variant < 2 * PART_FRESH; variant++) {
-				if ((variant + i + (size_t)t) % 3 != 0 && !(variant & ATTENTION_DROPOUT))
+				if ((variant / 2 + i + (size_t)t) % 3 != 0 && (variant & ATTENTION_SLOPES || !(variant & ATTENTION_DROPOUT)))
 					continue;
 				check_case("attention_part_forward", case_attention_part_forward, sizes[i], variant, types[t]);
 				if (variant < PART_FRESH)

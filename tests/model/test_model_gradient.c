@@ -246,6 +246,25 @@ static void test_rope(void **state)
 	compare(&r);
 }
 
+/* As in Baichuan 2 13B; heads of a number that is no power of two, and grouped. */
+static void test_alibi(void **state)
+{
+	struct rig r;
+	struct model_settings m = plain_settings;
+	m.position = POSITION_ALIBI;
+	put_together(&r, m);
+	compare(&r);
+	m.heads = 6;
+	m.kv_heads = 2;
+	m.norm = NORM_RMS;
+	m.activation = ACTIVATION_SWIGLU;
+	m.bias = m.qkv_bias = m.tied = false;
+	m.normalized_head = true;
+	m.attention_dropout = 0.2;
+	put_together(&r, m);
+	compare(&r);
+}
+
 static void test_normalized_head(void **state)
 {
 	struct rig r;
@@ -291,6 +310,7 @@ int main(void)
 		cmocka_unit_test(test_grouped_rms_no_bias),
 		cmocka_unit_test(test_swiglu),
 		cmocka_unit_test(test_rope),
+		cmocka_unit_test(test_alibi),
 		cmocka_unit_test(test_normalized_head),
 		cmocka_unit_test(test_split),
 	};

@@ -119,7 +119,7 @@ static void test_bits(void **state)
 			bool rms = kind > 0;
 			m.norm = rms ? NORM_RMS : NORM_LAYER;
 			m.activation = activations[kind];
-			m.position = kind == 2 ? POSITION_ROPE : POSITION_LEARNED;
+			m.position = kind == 2 ? POSITION_ROPE : kind == 1 ? POSITION_ALIBI : POSITION_LEARNED;
 			m.rope_base = 100;
 			m.rotary_fraction = 1;
 			m.bias = !rms;

@@ -56,6 +56,25 @@ static struct dropout dropout_of(unsigned variant, int64_t sequence)
 				.span = {.sample = 7, .first = 0, .length = sequence, .sequence = sequence}};
 }
 
+/* Slopes from steep to gentle, a head's by its number here. */
+#define ADD_SLOPES(variant, heads, steepest)                                    \
+	do {                                                                    \
+		if ((variant) & ATTENTION_SLOPES)                               \
+			set_slopes(ADD(IN, slopes, KIND_S, heads), steepest);   \
+	} while (0)
+static void set_slopes(struct arg *slopes, double steepest)
+{
+	for (int64_t h = 0; h < slopes->count; h++)
+		slopes->values[h] = steepest / (double)(1 + h * h);
+}
+
+/* A part of keys that are far away gives a sum of its own, and that is known to FP32 only as well as scores are that have grown
+ * by the bias: at most 6 over the part's length. */
+static double part_steepest(int64_t length)
+{
+	return 6.0 / (double)length;
+}
+
 bool case_attention_forward(struct call *c, const int64_t *size, unsigned variant)
 {
 	CASE(attention_forward);
@@ -63,6 +82,7 @@ bool case_attention_forward(struct call *c, const int64_t *size, unsigned varian
 	ADD(OUT, out, KIND_T, batch * sequence, groups * per_group, head);
 	ADD(OUT, lse, KIND_S, batch, groups * per_group, sequence);
 	ADD(IN, qkv, KIND_T, batch * sequence, groups, per_group + 2, head);
+	ADD_SLOPES(variant, groups * per_group, 0.7);
 	op->sequence = sequence;
 	op->scale = 1 / sqrt((double)head);
 	op->dropout = dropout_of(variant, sequence);
@@ -82,6 +102,7 @@ bool case_attention_backward(struct call *c, const int64_t *size, unsigned varia
 	ADD(IN, qkv, KIND_T, batch * sequence, groups, per_group + 2, head);
 	case_derive(c, "out", case_attention_forward, size, variant, "out");
 	case_derive(c, "lse", case_attention_forward, size, variant, "lse");
+	ADD_SLOPES(variant, groups * per_group, 0.7);
 	op->sequence = sequence;
 	op->scale = 1 / sqrt((double)head);
 	op->dropout = dropout_of(variant, sequence);
@@ -118,6 +139,7 @@ bool case_attention_part_forward(struct call *c, const int64_t *size, unsigned v
 		lse->values[0] = -INFINITY; /* saw nothing so far */
 	ADD(IN, qkv, KIND_T, batch * length, groups, per_group + 2, head);
 	ADD(IN, kv, KIND_T, batch * length, groups, 2, head);
+	ADD_SLOPES(variant % PART_STEP, groups * per_group, part_steepest(length));
 	op->scale = 1 / sqrt((double)head);
 	op->dropout = dropout_of(variant % PART_STEP, length);
 	op->dropout.span = part_span(length, 1);
@@ -138,6 +160,7 @@ bool case_attention_part_backward(struct call *c, const int64_t *size, unsigned 
 	ADD(IN, qkv, KIND_T, batch * length, groups, per_group + 2, head);
 	ADD(IN, kv, KIND_T, batch * length, groups, 2, head);
 	case_derive(c, "lse", case_attention_part_forward, size, variant, "lse");
+	ADD_SLOPES(variant % PART_STEP, groups * per_group, part_steepest(length));
 	op->scale = 1 / sqrt((double)head);
 	op->dropout = dropout_of(variant % PART_STEP, length);
 	op->dropout.span = part_span(length, 1);

@@ -205,6 +205,7 @@ void formula_attention_forward(struct call *c, double *want[])
 	int64_t T = op->sequence, batch = op->qkv.shape[0] / T, D = op->qkv.shape[3], parts = op->qkv.shape[2];
 	int64_t per_group = parts - 2, heads = op->qkv.shape[1] * per_group, token = op->qkv.shape[1] * parts * D;
 	double *y = out(c, want, "out"), *lse = out(c, want, "lse"), *qkv = in(c, "qkv");
+	double *slopes = call_find(c, "slopes") ? in(c, "slopes") : NULL;
 	double *p = calloc((size_t)T, sizeof *p);
 	for (int64_t b = 0; b < batch; b++)
 		for (int64_t h = 0; h < heads; h++)
@@ -215,7 +216,7 @@ void formula_attention_forward(struct call *c, double *want[])
 					double s = 0, *k = group + u * token + per_group * D;
 					for (int64_t d = 0; d < D; d++)
 						s += q[d] * k[d];
-					total += p[u] = exp(op->scale * s);
+					total += p[u] = exp(op->scale * s - (slopes ? slopes[h] * (double)(t - u) : 0));
 				}
 				lse[(b * heads + h) * T + t] = log(total);
 				for (int64_t d = 0; d < D; d++)
@@ -236,6 +237,7 @@ void formula_attention_part_forward(struct call *c, double *want[])
 	const struct span *queries = &op->dropout.span, *keys = &op->keys;
 	int64_t T = keys->length, D = op->qkv.shape[3], KV = op->qkv.shape[1], G = op->qkv.shape[2] - 2, S = keys->sequence;
 	double *sums = out(c, want, "sum"), *lses = out(c, want, "lse"), *qkv = in(c, "qkv"), *kv = in(c, "kv");
+	double *slopes = call_find(c, "slopes") ? in(c, "slopes") : NULL;
 	for (int64_t i = 0; i < op->qkv.shape[0] * KV * G; i++) {
 		int64_t n = i / (KV * G), h = i % (KV * G), b = n / T, t = token_at(queries, n % T);
 		double *sum = sums + i * D, *lse = lses + (b * KV * G + h) * T + n % T, *q = qkv + ((n * KV + h / G) * (G + 2) + h % G) * D;
@@ -251,6 +253,7 @@ void formula_attention_part_forward(struct call *c, double *want[])
 				continue;
 			for (int64_t d = 0; d < D; d++)
 				s += op->scale * q[d] * key[d];
+			s -= slopes ? slopes[h] * (double)(t - u) : 0;
 			weight += exp(s);
 			s = dropped(&op->dropout, c->scalars.samples + queries->sample + b, ((op->first_head + h) * S + t) * S + u, exp(s));
 			for (int64_t d = 0; d < D; d++)

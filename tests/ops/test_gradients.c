@@ -63,7 +63,7 @@ static const struct pair {
 	{"swiglu", case_swiglu_forward, case_swiglu_backward, 1, 0, {{1, 1}, {3, 5}, {4, 17}}, {{"out", "dout"}}, {{"x", "dx"}}},
 	{"unit rows", case_unit_rows_forward, case_unit_rows_backward, 1, 0, {{1, 2}, {1, 5}, {1, 17}}, {{"out", "dout"}},
 	 {{"x", "dx"}}},
-	{"attention", case_attention_forward, case_attention_backward, 2, ATTENTION_DROPOUT,
+	{"attention", case_attention_forward, case_attention_backward, ATTENTION_VARIANTS, ATTENTION_DROPOUT | ATTENTION_SLOPES,
 	 {{1, 1, 1, 1, 1}, {2, 5, 2, 2, 3}, {1, 9, 1, 1, 4}}, {{"out", "dout"}}, {{"qkv", "dqkv"}}},
 };
 enum { PAIRS = sizeof pairs / sizeof *pairs };

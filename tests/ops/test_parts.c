@@ -1,5 +1,5 @@
 /* Attention in parts, as ranks that share sequences compute it in a ring, gives what whole attention gives: two orders of one
- * sum in FP64, with dropout, grouped heads and parts in any order; in FP32 no further from it than whole attention in FP32. */
+ * sum in FP64, with dropout, linear biases, grouped heads and parts in any order; in FP32 no further from it than whole attention in FP32. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +17,7 @@ struct whole {
 	int64_t length; /* T */
 	struct tensor qkv, out, lse, dout, dqkv, delta;
 	struct dropout dropout;
+	struct tensor slopes; /* given or left out */
 };
 
 struct share {
@@ -52,7 +53,7 @@ static void fill(struct tensor t, const char *name)
 		set(t, i, (double)((float)call_draw(name, i, 2001) / 1000 - 1));
 }
 
-static void whole_run(struct device *dev, struct whole *w, enum dtype type, int64_t length, double rate)
+static void whole_run(struct device *dev, struct whole *w, enum dtype type, int64_t length, double rate, bool leaning)
 {
 	*w = (struct whole){
 		.length = length, .qkv = MAKE(type, BATCH * length, KV, G + 2, D), .out = MAKE(type, BATCH * length, H, D),
@@ -60,18 +61,23 @@ static void whole_run(struct device *dev, struct whole *w, enum dtype type, int6
 		.dqkv = MAKE(type, BATCH * length, KV, G + 2, D), .delta = MAKE(type, BATCH, H, length),
 		.dropout = {.rate = rate, .seed = 99, .site = 17, .span = {.sample = 5, .length = length, .sequence = length}},
 	};
+	if (leaning) {
+		w->slopes = MAKE(type, H);
+		for (int64_t h = 0; h < H; h++)
+			set(w->slopes, h, 0.5 / (double)(1 << h));
+	}
 	fill(w->qkv, "qkv");
 	fill(w->dout, "dout");
 	op_attention_forward(dev, &(struct op_attention_forward){
-		.out = w->out, .lse = w->lse, .qkv = w->qkv, .sequence = length, .scale = 0.4, .dropout = w->dropout, .first_head = 2});
+		.out = w->out, .lse = w->lse, .qkv = w->qkv, .slopes = w->slopes, .sequence = length, .scale = 0.4, .dropout = w->dropout, .first_head = 2});
 	op_attention_backward(dev, &(struct op_attention_backward){
-		.dqkv = w->dqkv, .delta = w->delta, .dout = w->dout, .out = w->out, .lse = w->lse, .qkv = w->qkv, .sequence = length,
-		.scale = 0.4, .dropout = w->dropout, .first_head = 2});
+		.dqkv = w->dqkv, .delta = w->delta, .dout = w->dout, .out = w->out, .lse = w->lse, .qkv = w->qkv, .slopes = w->slopes,
+		.sequence = length, .scale = 0.4, .dropout = w->dropout, .first_head = 2});
 }
 
 static void whole_free(struct whole *w)
 {
-	struct tensor all[] = {w->qkv, w->out, w->lse, w->dout, w->dqkv, w->delta};
+	struct tensor all[] = {w->qkv, w->out, w->lse, w->dout, w->dqkv, w->delta, w->slopes};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i].data);
 }
@@ -121,7 +127,7 @@ static void ring(struct device *dev, struct share *shares, const struct whole *w
 	for (int i = 0; i < ranks; i++) {
 		struct share *from = &shares[(rank + direction * i + ranks) % ranks];
 		op_attention_part_forward(dev, &(struct op_attention_part_forward){
-			.sum = s->sum, .lse = s->lse, .qkv = s->qkv, .kv = from->kv, .scale = 0.4, .dropout = dropout, .keys = from->span,
+			.sum = s->sum, .lse = s->lse, .qkv = s->qkv, .kv = from->kv, .slopes = w->slopes, .scale = 0.4, .dropout = dropout, .keys = from->span,
 			.first_head = 2, .fresh = i == 0});
 	}
 	op_convert(dev, &(struct op_convert){.to = s->out, .from = s->sum});
@@ -131,7 +137,7 @@ static void ring(struct device *dev, struct share *shares, const struct whole *w
 		struct tensor dq = tensor_of(s->dq.data, s->dq.dtype, 3, (int64_t[]){s->dq.shape[0], H, D});
 		op_attention_part_backward(dev, &(struct op_attention_part_backward){
 			.dq = dq, .dkv = from->dkv, .delta = s->delta, .dout = s->dout, .lse = s->lse, .qkv = s->qkv, .kv = from->kv,
-			.scale = 0.4, .dropout = dropout, .keys = from->span, .first_head = 2});
+			.slopes = w->slopes, .scale = 0.4, .dropout = dropout, .keys = from->span, .first_head = 2});
 	}
 }
 
@@ -189,12 +195,12 @@ static void parts_give_the_whole(void **state)
 	dev_write_scalars(plain.dev, Q_COMPUTE, &scalars);
 	dev_write_scalars(fast.dev, Q_COMPUTE, &scalars);
 	for (int ranks = 1; ranks <= RANKS_MOST; ranks++)
-		for (int k = 0; k < 4; k++) {
-			int64_t length = ranks * 2 * (k < 2 ? 1 : MOST / ranks / 2);
+		for (int k = 0; k < 8; k++) {
+			int64_t length = ranks * 2 * (k % 4 < 2 ? 1 : MOST / ranks / 2);
 			double rate = k % 2 ? 0.3 : 0;
 			struct whole r, p;
-			whole_run(plain.dev, &r, F64, length, rate);
-			whole_run(plain.dev, &p, F32, length, rate);
+			whole_run(plain.dev, &r, F64, length, rate, k >= 4);
+			whole_run(plain.dev, &p, F32, length, rate, k >= 4);
 			for (int direction = -1; direction <= 1; direction += 2) {
 				check_shares(plain.dev, &r, &r, ranks, direction, exactness * largest(r.out), exactness * largest(r.dqkv));
 				check_shares(fast.dev, &p, &r, ranks, direction, 2 * apart(p.out, r.out) + 1e-6 * largest(r.out),

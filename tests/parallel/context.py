@@ -46,6 +46,9 @@ def cases():
                   "parallel__sequence": False, "model__tied": False, "data__end_of_document": 7,
                   "data__mask_end_of_document": True, "optimizer__epsilon": 1e-6}, [(1, 2, 2, 1)]
     yield "full", {"parallel__recompute": "full", "parallel__schedule": "zero-bubble", "model__dropout": 0.1}, [(1, 1, 2, 2)]
+    yield "baichuan", {"model__position": "alibi", "model__activation": "swiglu", "model__ffn": 48, "model__norm": "rmsnorm",
+                       "model__bias": False, "model__tied": False, "model__normalized_head": True, "model__kv_heads": 4,
+                       "parallel__recompute": "full", "parallel__schedule": "zero-bubble"}, [(1, 2, 2, 2)]
     yield "chunks", {"parallel__schedule": "interleaved", "parallel__chunks": 2}, [(1, 1, 2, 2)]
 
 
@@ -76,7 +79,7 @@ def fp16(r):
         if label in ("full", "chunks"):
             continue
         s = settings(r, run__steps=20, **more)
-        exact = r.train("exact-" + label, s)
+        exact = r.train("exact-" + label, alone(s))
         half = dict(s, **{"precision.compute": "fp16", "precision.loss_scale_initial": 1024})
         honest = {}
         for layout in layouts if label != "plain" else layouts[1:4]:

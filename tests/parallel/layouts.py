@@ -70,7 +70,7 @@ def variants():
     yield "257-llama", 257, dict(model__activation="swiglu", model__ffn=48, model__norm="rmsnorm", model__kv_heads=2,
                                  model__bias=False, model__position="rope", model__rope_base=100), few + [(2, 2, 2, None)]
     yield "257-baichuan", 257, dict(model__activation="swiglu", model__ffn=48, model__norm="rmsnorm", model__bias=False,
-                                    model__tied=False, model__normalized_head=True), few
+                                    model__tied=False, model__normalized_head=True, model__position="alibi"), few
 
 
 def fp32(r):

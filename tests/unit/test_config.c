@@ -218,7 +218,7 @@ static void test_wrong(void **state)
 		{"[run]\nstpes = 1\nsteps\n", NULL, "conf/small.ini:2: unknown key 'stpes'"},
 		{"[run]\nsteps\nstpes = 1\n", NULL, "conf/small.ini:2: neither"},
 		{"[run]\nseed = 1\nsteps\n", NULL, "conf/small.ini:3: neither"},
-		{"[model]\nposition = ropes\n", NULL, "must be learned or rope; did you mean 'rope'?"},
+		{"[model]\nposition = ropes\n", NULL, "must be learned, rope or alibi; did you mean 'rope'?"},
 		{"[model]\nrotary_fraction = 0\n", NULL, "model.rotary_fraction = 0: must be above 0 to 1"},
 		{"[parallel]\nclip = 1\n", NULL, "unknown key 'clip' in [parallel]; it belongs to [optimizer]"},
 		{"", "parallel.chunks=0", "--set: parallel.chunks = 0: must be from 1 to 65536"},

@@ -17,6 +17,7 @@ struct forward {
 	double scale;
 	const struct dropout *dropout;
 	int64_t first_head;
+	const float *slopes; /* [H]; NULL: none */
 };
 
 /* A thread's room. */
@@ -110,6 +111,8 @@ static void attention(const struct forward *w, struct state *x, int64_t b, int64
 		for (int64_t r = seeing > 0 ? seeing / TILE * TILE : 0; r < rows; r += TILE) {
 			const int64_t valid = least(keys, keys_seen(s, first + r + TILE - 1) - u);
 			FAST(tile_product)(valid, s->size, x->q + r * s->stride, s->stride, 1, x->keys, BLOCK, scores[0], BLOCK, NULL);
+			for (int i = 0; w->slopes && i < TILE; i++)
+				lean(scores[i], s, w->slopes[h], first + r + i, u, valid);
 			softmax(x, w, scores, r, first + r, u, valid, w->first_head + h, keep);
 			FAST(tile_product)(s->stride, valid, scores[0], BLOCK, 1, x->values, s->stride, x->out + r * s->stride,
 				     s->stride, keep);
@@ -165,7 +168,8 @@ void FAST(attention_forward)(struct device *dev, const struct op_attention_forwa
 		ops_plain.attention_forward(dev, a);
 		return;
 	}
-	struct forward w = {dev, heads_of(a->qkv, a->sequence), a->out, a->lse, false, a->scale, &a->dropout, a->first_head};
+	struct forward w = {dev, heads_of(a->qkv, a->sequence), a->out, a->lse, false, a->scale, &a->dropout, a->first_head,
+			    a->slopes.data};
 	run(&w);
 }
 
@@ -176,6 +180,6 @@ void FAST(attention_part_forward)(struct device *dev, const struct op_attention_
 		return;
 	}
 	struct forward w = {dev, heads_of_part(a->qkv, a->kv, &a->dropout.span, &a->keys), a->sum, a->lse, a->fresh, a->scale,
-			    &a->dropout, a->first_head};
+			    &a->dropout, a->first_head, a->slopes.data};
 	run(&w);
 }

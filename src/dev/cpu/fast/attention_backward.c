@@ -15,6 +15,7 @@ struct backward {
 	double scale;
 	const struct dropout *dropout;
 	int64_t first_head;
+	const float *slopes; /* [H]; NULL: none */
 };
 
 /* A thread's room. */
@@ -70,6 +71,8 @@ static void block_pair(const struct backward *w, struct state *x, int64_t b, int
 			continue; /* what no query of the tile sees is not read below */
 		float *kept = x->kept + r * BLOCK, *ds = x->ds + r * BLOCK;
 		FAST(tile_product)(valid, s->size, x->q + r * s->stride, s->stride, 1, x->key_columns, BLOCK, kept, BLOCK, NULL);
+		for (int i = 0; w->slopes && i < TILE; i++)
+			lean(kept + i * BLOCK, s, w->slopes[h], first + r + i, u, valid);
 		FAST(tile_product)(valid, s->size, x->dout + r * s->stride, s->stride, 1, x->value_columns, BLOCK, ds, BLOCK, NULL);
 		differentiate(x, w, kept, ds, first + r, u, valid, (const float *)w->lse.data + stat + r,
 			      (const float *)w->delta.data + stat + r, w->first_head + h, rows - r);
@@ -198,7 +201,8 @@ void FAST(attention_backward)(struct device *dev, const struct op_attention_back
 		return;
 	}
 	struct backward w = {.dev = dev, .s = heads_of(a->qkv, a->sequence), .dqkv = a->dqkv, .dout = a->dout, .lse = a->lse,
-			     .delta = a->delta, .scale = a->scale, .dropout = &a->dropout, .first_head = a->first_head};
+			     .delta = a->delta, .scale = a->scale, .dropout = &a->dropout, .first_head = a->first_head,
+			     .slopes = a->slopes.data};
 	FAST(attention_delta)(dev, &(struct op_attention_delta){.delta = a->delta, .dout = a->dout, .out = a->out});
 	parallel(dev, a->qkv.shape[0] / a->sequence * w.s.groups, attention_backward_part, &w);
 }
@@ -211,6 +215,6 @@ void FAST(attention_part_backward)(struct device *dev, const struct op_attention
 	}
 	struct backward w = {.dev = dev, .s = heads_of_part(a->qkv, a->kv, &a->dropout.span, &a->keys), .dq = a->dq,
 			     .dkv = a->dkv, .dout = a->dout, .lse = a->lse, .delta = a->delta, .scale = a->scale,
-			     .dropout = &a->dropout, .first_head = a->first_head};
+			     .dropout = &a->dropout, .first_head = a->first_head, .slopes = a->slopes.data};
 	parallel(dev, a->qkv.shape[0] / a->keys.length * w.s.groups, attention_backward_part, &w);
 }

@@ -72,6 +72,16 @@ INLINE uint64_t mask_at(const struct heads *s, int64_t head, int64_t t, int64_t 
 	return (uint64_t)((head * s->keys->sequence + span_place(s->queries, t)) * s->keys->sequence + span_place(s->keys, u));
 }
 
+/* Linear biases onto the scores of query t against `valid` keys of one block, from u on: −slope·(token(t) − token(u + c)). */
+INLINE void lean(float *scores, const struct heads *s, float slope, int64_t t, int64_t u, int64_t valid)
+{
+	const int64_t behind = s->keys ? span_place(s->queries, t) - span_place(s->keys, u) : t - u;
+	for (int64_t c = 0; c < valid; c += LANES) {
+		vf ahead = __builtin_convertvector((vi)vu_lanes() + (int32_t)(c - behind), vf);
+		vf_store(scores + c, vf_fma(vf_set(slope), ahead, vf_load(scores + c)));
+	}
+}
+
 /* Offset in q of head h's query at row n; in kv of its group's key and value. */
 INLINE int64_t query_at(const struct heads *s, int64_t n, int64_t h)
 {

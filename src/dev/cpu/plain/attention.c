@@ -35,6 +35,14 @@ static int64_t lse_at(const struct heads *s, int64_t b, int64_t h, int64_t t)
 	return (b * s->groups * s->per_group + h) * s->length + t;
 }
 
+/* s_tu of head h in the sequence whose first token is row n. */
+static real score_of(struct tensor qkv, struct tensor slopes, double scale, const struct heads *s, int64_t n, int64_t h, int64_t t,
+		     int64_t u)
+{
+	real score = (real)scale * dot(qkv, query_at(s, n + t, h), qkv, key_at(s, n + u, h), s->size);
+	return tensor_given(slopes) ? score - get(slopes, h) * (real)(t - u) : score;
+}
+
 /* What p_tu of head h in sequence b is multiplied by. */
 static real mask(struct device *dev, const struct dropout *d, const struct heads *s, int64_t b, int64_t head, int64_t t,
 		 int64_t u)
@@ -49,16 +57,16 @@ static void forward_row(struct device *dev, const struct op_attention_forward *a
 			int64_t h, int64_t t)
 {
 	int64_t n = b * s->length; /* row of the sequence's first token */
-	int64_t query = query_at(s, n + t, h), out = out_at(s, n + t, h);
-	real scale = (real)a->scale, most = -INFINITY, total = 0, sums[HEAD_SIZE_MAX] = {0};
+	int64_t out = out_at(s, n + t, h);
+	real most = -INFINITY, total = 0, sums[HEAD_SIZE_MAX] = {0};
 
 	for (int64_t u = 0; u <= t; u++) {
-		real score = scale * dot(a->qkv, query, a->qkv, key_at(s, n + u, h), s->size);
+		real score = score_of(a->qkv, a->slopes, a->scale, s, n, h, t, u);
 		if (!(score <= most))
 			most = score;
 	}
 	for (int64_t u = 0; u <= t; u++) {
-		real score = scale * dot(a->qkv, query, a->qkv, key_at(s, n + u, h), s->size);
+		real score = score_of(a->qkv, a->slopes, a->scale, s, n, h, t, u);
 		real e = MATH(exp)(score - most), kept = e * mask(dev, &a->dropout, s, b, a->first_head + h, t, u);
 		total += e;
 		for (int64_t d = 0; d < s->size; d++)
@@ -90,7 +98,7 @@ static struct pair backward_pair(struct device *dev, const struct op_attention_b
 				 int64_t b, int64_t h, int64_t t, int64_t u)
 {
 	int64_t n = b * s->length, lse = lse_at(s, b, h, t);
-	real score = (real)a->scale * dot(a->qkv, query_at(s, n + t, h), a->qkv, key_at(s, n + u, h), s->size);
+	real score = score_of(a->qkv, a->slopes, a->scale, s, n, h, t, u);
 	real p = MATH(exp)(score - get(a->lse, lse));
 	real factor = mask(dev, &a->dropout, s, b, a->first_head + h, t, u);
 	real dp = dot(a->dout, out_at(s, n + t, h), a->qkv, value_at(s, n + u, h), s->size) * factor;

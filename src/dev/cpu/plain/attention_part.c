@@ -2,16 +2,16 @@
 
 /* What both directions see of a call. */
 struct part {
-	struct tensor qkv, kv;
+	struct tensor qkv, kv, slopes;
 	const struct span *queries, *keys;
 	int64_t length, batch, groups, per_group, size; /* T, B, KV, G, D */
 	real scale;
 };
 
-static struct part part_of(struct tensor qkv, struct tensor kv, double scale, const struct span *queries,
-			   const struct span *keys)
+static struct part part_of(struct tensor qkv, struct tensor kv, struct tensor slopes, double scale,
+			   const struct span *queries, const struct span *keys)
 {
-	return (struct part){qkv, kv, queries, keys, keys->length, qkv.shape[0] / keys->length, qkv.shape[1],
+	return (struct part){qkv, kv, slopes, queries, keys, keys->length, qkv.shape[0] / keys->length, qkv.shape[1],
 			     qkv.shape[2] - 2, qkv.shape[3], (real)scale};
 }
 
@@ -48,7 +48,9 @@ static bool sees(const struct part *s, int64_t t, int64_t u)
 
 static real score(const struct part *s, int64_t b, int64_t h, int64_t t, int64_t u)
 {
-	return s->scale * dot(s->qkv, query_at(s, b * s->length + t, h), s->kv, key_at(s, b * s->length + u, h), s->size);
+	real x = s->scale * dot(s->qkv, query_at(s, b * s->length + t, h), s->kv, key_at(s, b * s->length + u, h), s->size);
+	int64_t behind = span_place(s->queries, t) - span_place(s->keys, u);
+	return tensor_given(s->slopes) ? x - get(s->slopes, h) * (real)behind : x;
 }
 
 /* What p_tu is multiplied by. head: its global number. */
@@ -97,7 +99,7 @@ static void forward_row(struct device *dev, const struct op_attention_part_forwa
 
 void PLAIN(attention_part_forward)(struct device *dev, const struct op_attention_part_forward *a)
 {
-	struct part s = part_of(a->qkv, a->kv, a->scale, &a->dropout.span, &a->keys);
+	struct part s = part_of(a->qkv, a->kv, a->slopes, a->scale, &a->dropout.span, &a->keys);
 
 	for (int64_t b = 0; b < s.batch; b++)
 		for (int64_t h = 0; h < s.groups * s.per_group; h++)
@@ -158,7 +160,7 @@ static void backward_key(struct device *dev, const struct op_attention_part_back
 
 void PLAIN(attention_part_backward)(struct device *dev, const struct op_attention_part_backward *a)
 {
-	struct part s = part_of(a->qkv, a->kv, a->scale, &a->dropout.span, &a->keys);
+	struct part s = part_of(a->qkv, a->kv, a->slopes, a->scale, &a->dropout.span, &a->keys);
 
 	for (int64_t b = 0; b < s.batch; b++) {
 		for (int64_t h = 0; h < s.groups * s.per_group; h++)
