@@ -86,7 +86,8 @@ void emu_drain(cudaStream_t stream)
 }
 
 /* What the card is told to be or to do, from the environment: CUDAEMU_CARDS, their number; CUDAEMU_DRIVER, the driver's
- * version; CUDAEMU_MEMORY, bytes; CUDAEMU_LOST, queries of events after which every call says that it is gone. */
+ * version; CUDAEMU_MEMORY, bytes; CUDAEMU_LOST, queries of events after which every call of rank 0 says that it
+ * is gone: a job in which two cards went at once might well name both. */
 static long told(const char *name, long otherwise)
 {
 	const char *text = getenv(name);
@@ -97,7 +98,7 @@ static long used, queries;
 
 static bool lost()
 {
-	static const long limit = told("CUDAEMU_LOST", 0);
+	static const long limit = told("OMPI_COMM_WORLD_RANK", 0) == 0 ? told("CUDAEMU_LOST", 0) : 0;
 	return limit && ++queries > limit;
 }
 
