@@ -69,10 +69,12 @@ grep -qxF "$(cat out)" table.md || wrong plan-layouts 'its report is not what it
 grep -q 'does not fit on 8; the fewest are [0-9]' out || wrong plan-layouts "$(cat out)"
 
 # A trillion parameters, in 200 MB of address space.
-time=$( { TIMEFORMAT=%R; time (ulimit -v 200000; "$mtrain" plan --config gpt.ini --hardware selene --set model.layers=128 \
+most_kib=200000
+[ -z "${MTRAIN_SANITIZED:-}" ] || most_kib=unlimited # a sanitizer's shadow is larger
+time=$( { TIMEFORMAT=%R; time (ulimit -v "$most_kib"; "$mtrain" plan --config gpt.ini --hardware selene --set model.layers=128 \
 	--set model.hidden=25600 --set model.heads=160 --set parallel.pipeline=64 --set batch.global=3072 --devices 3072 >out 2>err); } 2>&1 )
 grep -q '1.01 T parameters on 3072' out || wrong 'plan of 1 T' "$(cat err)"
-[ "${time%.*}" -lt 6 ] || wrong 'plan of 1 T' "took $time s" # 1 s on an idle core
+[ -n "${MTRAIN_SANITIZED:-}" ] || [ "${time%.*}" -lt 6 ] || wrong 'plan of 1 T' "took $time s" # 1 s on an idle core
 
 refused 2 '--hardware a100-80: there is no such file, and none of that name is built in; did you mean a100-80gb? (a100-40gb, a100-80gb, a800-80gb, b200-180gb, dgxc-h100, h100-80gb, h200-141gb, jean-zay, selene, v100-32gb, vtrain, zero-bubble)' \
 	plan --config gpt.ini --hardware a100-80
