@@ -1,7 +1,9 @@
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends.h"
 #include "base/file.h"
@@ -74,8 +76,11 @@ static bool run(struct job *j, const struct values *v, struct error *e)
 	struct error bad = {0};
 
 	check(h);
-	snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - v->output) : 1, slash ? v->output : ".");
-	bool good = calibrate(h, &(struct calibrate_options){
+	snprintf(folder, sizeof folder, "%.*s", slash > v->output ? (int)(slash - v->output) : 1, slash ? v->output : ".");
+	/* Before minutes of measuring, not behind them. */
+	if (j->launch.rank == 0 && access(folder, W_OK) != 0)
+		error_set(&bad, CODE_USAGE, "--output %s: %s: %s", v->output, folder, strerror(errno));
+	bool good = comm_agree(j->world, &bad) && calibrate(h, &(struct calibrate_options){
 		.dev = j->dev, .world = j->world, .local_size = j->launch.local_size, .folder = folder,
 	}, e);
 	if (good && j->launch.rank == 0)

@@ -76,6 +76,7 @@ time=$( { TIMEFORMAT=%R; time (ulimit -v "$most_kib"; "$mtrain" plan --config gp
 grep -q '1.01 T parameters on 3072' out || wrong 'plan of 1 T' "$(cat err)"
 [ -n "${MTRAIN_SANITIZED:-}" ] || [ "${time%.*}" -lt 6 ] || wrong 'plan of 1 T' "took $time s" # 1 s on an idle core
 
+refused 2 '--output none/here.ini: none: No such file or directory' calibrate --output none/here.ini
 refused 2 '--hardware a100-80: there is no such file, and none of that name is built in; did you mean a100-80gb? (a100-40gb, a100-80gb, a800-80gb, b200-180gb, dgxc-h100, h100-80gb, h200-141gb, jean-zay, selene, v100-32gb, vtrain, zero-bubble)' \
 	plan --config gpt.ini --hardware a100-80
 refused 2 'gpt.ini: 100 devices cannot be divided into parallel.tensor*context*pipeline = 64: 64 or 128 devices would do' "${plan[@]}" --devices 100
