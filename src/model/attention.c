@@ -127,6 +127,32 @@ static void ring_backward(const struct attention *at, struct tensor dqkv, struct
 	op_heads_copy(env->dev, &(struct op_heads_copy){.to = dqkv, .from = s->dkv_come, .to_first = per_group, .count = 2});
 }
 
+struct op_cost attention_cost(const struct attention *at, struct tensor a, struct tensor lse, struct tensor qkv)
+{
+	const struct env *env = at->env;
+	const int64_t kv[] = {env->tokens, at->kv_heads, 2, env->model->head_size};
+	struct tensor here = tensor_of(NULL, env->dtype, 4, kv), sum = a;
+
+	if (env->context_size == 1)
+		return op_cost_attention_forward(&(struct op_attention_forward){
+			.out = a, .lse = lse, .qkv = qkv, .slopes = env->slopes, .sequence = env->model->sequence,
+		});
+	sum.dtype = dtype_sum(env->dtype);
+	struct op_cost cost = {
+		.bytes = op_cost_heads_copy(&(struct op_heads_copy){.to = here, .from = qkv, .count = 2}).bytes +
+			 op_cost_convert(&(struct op_convert){.to = a, .from = sum}).bytes,
+	};
+	for (int step = 0; step < env->context_size; step++) {
+		struct op_cost part = op_cost_attention_part_forward(&(struct op_attention_part_forward){
+			.sum = sum, .lse = lse, .qkv = qkv, .kv = here, .slopes = env->slopes, .keys = keys_at(env, step),
+			.dropout.span = keys_at(env, 0), .fresh = step == 0,
+		});
+		cost.flops += part.flops;
+		cost.bytes += part.bytes;
+	}
+	return cost;
+}
+
 void attention_forward(const struct attention *at, struct tensor a, struct tensor lse, struct tensor qkv)
 {
 	const struct env *env = at->env;

@@ -10,6 +10,7 @@
 #ifndef MTRAIN_MODEL_ATTENTION_H
 #define MTRAIN_MODEL_ATTENTION_H
 
+#include "dev/op_cost.h"
 #include "model/env.h"
 
 /* Dead after a call; one for all blocks of a rank. Nothing on one context rank. */
@@ -32,6 +33,9 @@ void attention_build_scratch(struct attention_scratch *s, const struct env *env,
 
 /* a [N, H/tp, D] and lse S [B, H/tp, T/c] of qkv [N, KV/tp, G+2, D]. */
 void attention_forward(const struct attention *at, struct tensor a, struct tensor lse, struct tensor qkv);
+
+/* What forward's attention takes of this rank; needs of the tensors their shapes alone. */
+struct op_cost attention_cost(const struct attention *at, struct tensor a, struct tensor lse, struct tensor qkv);
 
 /* dqkv from da; delta S [B, H/tp, T/c] is room. */
 void attention_backward(const struct attention *at, struct tensor dqkv, struct tensor delta, struct tensor da, struct tensor a,

@@ -118,12 +118,54 @@ void block_saved_return(struct block_saved *s, struct block_saved *own, const st
 	copy_set(s, again, ~s->kept);
 }
 
-/* y = x·Wᵀ: inputs, weight and output go through memory once. */
-static void count_product(struct block_row *row, const struct env *env, const struct linear *l)
+static void count(struct block_row *row, struct op_cost cost)
 {
-	double N = (double)env->tokens, in = (double)l->in, out = (double)l->out;
-	row->flops = 2 * N * in * out;
-	row->traffic = (N * in + in * out + N * out) * (double)dtype_size(env->dtype);
+	row->flops += cost.flops;
+	row->traffic += cost.bytes;
+}
+
+static struct op_cost norm_cost(const struct norm *n, const struct norm_saved *saved, struct tensor out, struct tensor x)
+{
+	return op_cost_norm_forward(&(struct op_norm_forward){
+		.out = out, .mean = saved->mean, .rstd = saved->rstd, .x = x, .weight = n->weight->weight,
+		.bias = n->bias ? n->bias->weight : (struct tensor){0},
+	});
+}
+
+/* y [N, out] = x·Wᵀ + bias, in so many chunks of the N rows (linear.h). */
+static void count_product(struct block_row *row, const struct linear *l, struct tensor bias, int chunks)
+{
+	int64_t N = l->env->tokens / chunks;
+	for (int i = 0; i < chunks; i++)
+		count(row, op_cost_gemm(&(struct op_gemm){
+			.out = tensor_of(NULL, l->env->dtype, 2, (int64_t[]){N, l->out}),
+			.a = tensor_of(NULL, l->env->dtype, 2, (int64_t[]){N, l->in}),
+			.b = l->weight->weight, .b_transposed = true, .bias = bias,
+		}));
+}
+
+/* What the ops that compute each tensor again take, by the book's own counts. */
+static void count_ops(struct block_row rows[BLOCK_TENSORS], const struct block *b, const struct block_saved *s)
+{
+	const struct env *env = b->env;
+	int gathered = env->sequence ? env->chunks : 1;
+
+	count(&rows[BLOCK_N1], norm_cost(&b->norm1, &s->norm1, s->n1, s->x));
+	count_product(&rows[BLOCK_QKV], &b->qkv, linear_bias(&b->qkv), gathered);
+	if (tensor_given(env->rope))
+		count(&rows[BLOCK_QKV], op_cost_rope(&(struct op_rope){.qkv = s->qkv, .table = env->rope}));
+	count(&rows[BLOCK_A], attention_cost(&(struct attention){.env = env, .heads = b->heads, .kv_heads = b->kv_heads},
+					     s->a, s->lse, s->qkv));
+	count_product(&rows[BLOCK_X1], &b->out, (struct tensor){0}, env->chunks);
+	count(&rows[BLOCK_X1], op_cost_residual_forward(&(struct op_residual_forward){
+		.sum = s->x1, .residual = s->x, .x = s->x1, .bias = linear_bias(&b->out),
+	}));
+	count(&rows[BLOCK_N2], norm_cost(&b->norm2, &s->norm2, s->n2, s->x1));
+	count_product(&rows[BLOCK_PRE], &b->up, linear_bias(&b->up), gathered);
+	if (b->swiglu)
+		count(&rows[BLOCK_G], op_cost_swiglu_forward(&(struct op_swiglu_forward){.out = s->g, .x = s->pre}));
+	else
+		count(&rows[BLOCK_G], op_cost_gelu_forward(&(struct op_gelu_forward){.out = s->g, .x = s->pre}));
 }
 
 void block_rows(struct block_row rows[BLOCK_TENSORS], const struct block *b)
@@ -134,27 +176,18 @@ void block_rows(struct block_row rows[BLOCK_TENSORS], const struct block *b)
 		[BLOCK_PRE] = {"pre", "product"}, [BLOCK_G] = {"g", "activation"},
 	};
 	const struct env *env = b->env;
-	double size = (double)dtype_size(env->dtype), N = (double)env->tokens, here = (double)env->rows;
-	double C = (double)env->model->hidden, T = (double)env->model->sequence;
-	double Q = (double)b->out.in;
+	double size = (double)dtype_size(env->dtype), N = (double)env->tokens, C = (double)env->model->hidden;
+	struct block_saved s = {0};
 
 	for (int i = 0; i < BLOCK_TENSORS; i++) {
 		struct memory measure;
-		struct block_saved s;
 		memory_measure(&measure);
 		take(&s, b, (enum block_tensor)i, &measure, MEMORY_ACTIVATIONS);
 		rows[i] = (struct block_row){
 			.name = names[i][0], .again = names[i][1], .bytes = measure.arena[MEMORY_ACTIVATIONS].used,
 		};
 	}
-	rows[BLOCK_N1].traffic = rows[BLOCK_N2].traffic = 2 * here * C * size;
-	rows[BLOCK_G].traffic = N * (double)(b->up.out + b->down.in) * size;
-	count_product(&rows[BLOCK_QKV], env, &b->qkv);
-	count_product(&rows[BLOCK_PRE], env, &b->up);
-	count_product(&rows[BLOCK_X1], env, &b->out);
-	rows[BLOCK_X1].traffic += 3 * here * C * size; /* joins the residual stream */
-	rows[BLOCK_A].flops = 2 * N * T * Q; /* the causal half of two products */
-	rows[BLOCK_A].traffic = N * ((double)b->qkv.out + Q) * size;
+	count_ops(rows, b, &s);
 	rows[BLOCK_A].moved = N * (double)(env->context_size - 1) * (double)(2 * b->kv_heads * env->model->head_size) * size;
 	if (env->tensor_size > 1)
 		rows[BLOCK_X1].moved = N * C * size;

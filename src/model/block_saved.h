@@ -40,8 +40,8 @@ struct block_row {
 	const char *name;  /* "qkv" */
 	const char *again; /* what computes it: "norm", "product", "attention", "activation"; NULL: it is not computed here */
 	size_t bytes;      /* of a micro-batch, with the statistics that go with it */
-	double flops;      /* of products and attention, to have it again */
-	double traffic;    /* bytes of memory that this reads and writes */
+	double flops;      /* to have it again, as op_cost.h counts them */
+	double traffic;    /* bytes of memory that this moves, as counted there */
 	double moved;      /* bytes of the tensors that it sums or gathers over tensor ranks, or sends to context ranks */
 };
 

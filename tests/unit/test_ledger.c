@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
+#include "model/recompute.h"
 #include "train/ledger.h"
 
 /* GPT-3 175B and others from one text: what differs is set. */
@@ -37,8 +38,8 @@ static void open_rig(struct rig *r, int world, const char *const *sets, int coun
 	r->config.parallel.data = r->mesh.size[AXIS_DATA];
 }
 
-/* The ledger of tensor rank t of a stage. */
-static void count_rank(const struct rig *r, int stage, int t, struct ledger *l)
+/* The ledger of tensor rank t of a stage, and its blocks' rows if asked for. */
+static void count_rank(const struct rig *r, int stage, int t, struct ledger *l, struct block_row *rows)
 {
 	struct counted *c = malloc(sizeof *c);
 	struct mesh mesh = r->mesh;
@@ -52,6 +53,8 @@ static void count_rank(const struct rig *r, int stage, int t, struct ledger *l)
 	if (!counted_open(c, &r->config, &mesh, 0, &e))
 		fail_msg("%s", e.text);
 	ledger_make(l, c, counted_step(c));
+	if (rows)
+		block_rows(rows, gpt_block(&c->run.gpt));
 	counted_close(c);
 	free(c);
 }
@@ -84,7 +87,7 @@ static void flops_are_those_of_the_formula(void **state)
 		open_rig(&r, 3072, sets[i], count);
 		for (int stage = 0; stage < r.mesh.size[AXIS_PIPELINE]; stage++) {
 			struct ledger l;
-			count_rank(&r, stage, 0, &l);
+			count_rank(&r, stage, 0, &l, NULL);
 			flops += l.flops;
 			again += l.again;
 		}
@@ -123,7 +126,7 @@ static void tensor_axis(void **state)
 		struct rig r = {0};
 		struct ledger l;
 		OPEN(&r, 1024, "parallel.tensor=8", "parallel.pipeline=8", sequence ? "parallel.sequence=true" : "parallel.sequence=false");
-		count_rank(&r, 3, 1, &l);
+		count_rank(&r, 3, 1, &l, NULL);
 		int64_t micros = 1536 / 16, layers = 12, whole = 2048LL * 12288 * 2, each = micros * layers * whole;
 		assert_int_equal(moved(&l, "tensor", COMM_ALL_GATHER), sequence ? 6 * each : 0);
 		assert_int_equal(moved(&l, "tensor", COMM_REDUCE_SCATTER), sequence ? 4 * each : 0);
@@ -136,13 +139,55 @@ static void tensor_axis(void **state)
 	}
 }
 
+static double bytes_of(const struct ledger *l)
+{
+	double sum = 0;
+	for (int i = 0; i < OP_COUNT; i++)
+		sum += l->op[i].bytes;
+	return sum;
+}
+
+/* What recompute=auto weighs (block_rows) is what the step then queues more. Of full it is less by what its ops, fused as in forward, do
+ * not read again: x1 in norm(x1), and pre in gelu(pre). */
+static void again_takes_what_the_rows_say(void **state)
+{
+	static const char *const modes[] = {"parallel.recompute=none", "parallel.recompute=selective", "parallel.recompute=full"};
+	static const char *const models[][2] = {
+		{"model.dropout=0.1", "model.norm=rmsnorm"}, {"model.activation=swiglu", "model.bias=false"},
+		{"model.position=rope", "model.kv_heads=8"}, {"model.position=alibi", "model.dropout=0"},
+	};
+	for (int k = 0; k < 8; k++) {
+		struct ledger l[3];
+		struct block_row rows[BLOCK_TENSORS];
+		double flops = 0, part = 0, all = 0, fused = 0; /* bytes of a layer and micro-batch, but for flops */
+		double times = 96 / 8 * 1536 / 4.0;             /* layers of a stage · micro-batches */
+		for (int mode = 0; mode < 3; mode++) {
+			struct rig r = {0};
+			OPEN(&r, 64, "parallel.pipeline=8", "parallel.data=4", k % 2 ? "parallel.context=2" : "parallel.tensor=2", modes[mode],
+			     models[k / 2][0], models[k / 2][1]);
+			count_rank(&r, 3, 0, &l[mode], rows);
+			fused = 2048.0 / 2 * 12288 * 2 * (r.config.model.activation == ACTIVATION_GELU ? 5 : 1);
+			config_finish(&r.config);
+		}
+		for (int t = 0; t < BLOCK_TENSORS; t++) {
+			flops += rows[t].flops;
+			all += rows[t].traffic;
+			part += recompute_kept(RECOMPUTE_SELECTIVE) >> t & 1 ? 0 : rows[t].traffic;
+		}
+		assert_true(l[1].flops == l[0].flops);
+		assert_true(bytes_of(&l[1]) - bytes_of(&l[0]) == times * part);
+		assert_true(l[2].flops - l[0].flops == times * flops);
+		assert_true(bytes_of(&l[2]) - bytes_of(&l[0]) == times * (all - fused));
+	}
+}
+
 /* A layer's activations: 32·sbh/t in 16 bits, and 4 bytes a row for each statistic (docs/activation-memory.md). */
 static void activations_of_a_layer(void **state)
 {
 	struct rig r = {0};
 	struct ledger l;
 	OPEN(&r, 1024, "parallel.tensor=8", "parallel.pipeline=8", "parallel.sequence=true");
-	count_rank(&r, 3, 0, &l);
+	count_rank(&r, 3, 0, &l, NULL);
 	int64_t slots = 8 - 3, layers = 12, sbh = 2048LL * 12288, rows = 2048 / 8, sum = 0;
 	for (int t = 0; t < BLOCK_TENSORS; t++)
 		sum += l.saved[t];
@@ -163,7 +208,7 @@ static void a_trillion_in_a_second(void **state)
 	     "batch.global=3072");
 	for (int stage = 0; stage < 64; stage++) {
 		struct ledger l;
-		count_rank(&r, stage, 0, &l);
+		count_rank(&r, stage, 0, &l, NULL);
 		weights += 8.0 * (double)l.arena[MEMORY_WEIGHTS] / 2;
 	}
 	double took = seconds() - begin;
@@ -181,7 +226,7 @@ static void json_has_every_number(void **state)
 	struct ledger l;
 	double flops;
 	OPEN(&r, 64, "parallel.tensor=8", "parallel.pipeline=8");
-	count_rank(&r, 7, 0, &l);
+	count_rank(&r, 7, 0, &l, NULL);
 	struct error e;
 	cJSON *made = ledger_json(&l);
 	char *text = cJSON_PrintUnformatted(made);
@@ -204,6 +249,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(flops_are_those_of_the_formula),
 		cmocka_unit_test(tensor_axis),
+		cmocka_unit_test(again_takes_what_the_rows_say),
 		cmocka_unit_test(activations_of_a_layer),
 		cmocka_unit_test(a_trillion_in_a_second),
 		cmocka_unit_test(json_has_every_number),
