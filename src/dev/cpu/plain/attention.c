@@ -1,39 +1,4 @@
-#include "dev/cpu/plain/plain.h"
-
-/* Where things are: rows of D elements, as offsets of their first element. */
-struct heads {
-	int64_t length, groups, per_group, size; /* T, KV, G, D */
-};
-
-static struct heads heads_of(struct tensor qkv, int64_t sequence)
-{
-	return (struct heads){sequence, qkv.shape[1], qkv.shape[2] - 2, qkv.shape[3]};
-}
-
-static int64_t query_at(const struct heads *s, int64_t n, int64_t h)
-{
-	return ((n * s->groups + h / s->per_group) * (s->per_group + 2) + h % s->per_group) * s->size;
-}
-
-static int64_t key_at(const struct heads *s, int64_t n, int64_t h)
-{
-	return ((n * s->groups + h / s->per_group) * (s->per_group + 2) + s->per_group) * s->size;
-}
-
-static int64_t value_at(const struct heads *s, int64_t n, int64_t h)
-{
-	return key_at(s, n, h) + s->size;
-}
-
-static int64_t out_at(const struct heads *s, int64_t n, int64_t h)
-{
-	return (n * s->groups * s->per_group + h) * s->size;
-}
-
-static int64_t lse_at(const struct heads *s, int64_t b, int64_t h, int64_t t)
-{
-	return (b * s->groups * s->per_group + h) * s->length + t;
-}
+#include "dev/cpu/plain/heads.h"
 
 /* s_tu of head h in the sequence whose first token is row n. */
 static real score_of(struct tensor qkv, struct tensor slopes, double scale, const struct heads *s, int64_t n, int64_t h, int64_t t,
@@ -79,7 +44,7 @@ static void forward_row(struct device *dev, const struct op_attention_forward *a
 
 void PLAIN(attention_forward)(struct device *dev, const struct op_attention_forward *a)
 {
-	struct heads s = heads_of(a->qkv, a->sequence);
+	struct heads s = heads_of(a->qkv, a->qkv, a->sequence);
 	int64_t batch = a->qkv.shape[0] / s.length;
 
 	for (int64_t b = 0; b < batch; b++)
@@ -143,7 +108,7 @@ static void backward_key(struct device *dev, const struct op_attention_backward 
 
 void PLAIN(attention_backward)(struct device *dev, const struct op_attention_backward *a)
 {
-	struct heads s = heads_of(a->qkv, a->sequence);
+	struct heads s = heads_of(a->qkv, a->qkv, a->sequence);
 	int64_t batch = a->qkv.shape[0] / s.length, heads = s.groups * s.per_group;
 
 	for (int64_t b = 0; b < batch; b++)

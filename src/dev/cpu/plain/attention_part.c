@@ -1,44 +1,19 @@
-#include "dev/cpu/plain/plain.h"
+#include "dev/cpu/plain/heads.h"
 
 /* What both directions see of a call. */
 struct part {
+	struct heads at;
 	struct tensor qkv, kv, slopes;
 	const struct span *queries, *keys;
-	int64_t length, batch, groups, per_group, size; /* T, B, KV, G, D */
+	int64_t batch;
 	real scale;
 };
 
 static struct part part_of(struct tensor qkv, struct tensor kv, struct tensor slopes, double scale,
 			   const struct span *queries, const struct span *keys)
 {
-	return (struct part){qkv, kv, slopes, queries, keys, keys->length, qkv.shape[0] / keys->length, qkv.shape[1],
-			     qkv.shape[2] - 2, qkv.shape[3], (real)scale};
-}
-
-/* Offsets of the first elements of a head's rows. n: the row in the tensors; h: the head. */
-static int64_t query_at(const struct part *s, int64_t n, int64_t h)
-{
-	return ((n * s->groups + h / s->per_group) * (s->per_group + 2) + h % s->per_group) * s->size;
-}
-
-static int64_t key_at(const struct part *s, int64_t n, int64_t h)
-{
-	return (n * s->groups + h / s->per_group) * 2 * s->size;
-}
-
-static int64_t value_at(const struct part *s, int64_t n, int64_t h)
-{
-	return key_at(s, n, h) + s->size;
-}
-
-static int64_t out_at(const struct part *s, int64_t n, int64_t h)
-{
-	return (n * s->groups * s->per_group + h) * s->size;
-}
-
-static int64_t lse_at(const struct part *s, int64_t b, int64_t h, int64_t t)
-{
-	return (b * s->groups * s->per_group + h) * s->length + t;
+	return (struct part){heads_of(qkv, kv, keys->length), qkv, kv, slopes, queries, keys, qkv.shape[0] / keys->length,
+			     (real)scale};
 }
 
 static bool sees(const struct part *s, int64_t t, int64_t u)
@@ -48,7 +23,7 @@ static bool sees(const struct part *s, int64_t t, int64_t u)
 
 static real score(const struct part *s, int64_t b, int64_t h, int64_t t, int64_t u)
 {
-	real x = s->scale * dot(s->qkv, query_at(s, b * s->length + t, h), s->kv, key_at(s, b * s->length + u, h), s->size);
+	real x = s->scale * dot(s->qkv, query_at(&s->at, b * s->at.length + t, h), s->kv, key_at(&s->at, b * s->at.length + u, h), s->at.size);
 	int64_t behind = span_place(s->queries, t) - span_place(s->keys, u);
 	return tensor_given(s->slopes) ? x - get(s->slopes, h) * (real)behind : x;
 }
@@ -68,15 +43,15 @@ static real mask(struct device *dev, const struct dropout *d, const struct part 
 static void forward_row(struct device *dev, const struct op_attention_part_forward *a, const struct part *s, int64_t b,
 			int64_t h, int64_t t)
 {
-	int64_t lse = lse_at(s, b, h, t), out = out_at(s, b * s->length + t, h), seen = 0;
+	int64_t lse = lse_at(&s->at, b, h, t), out = out_at(&s->at, b * s->at.length + t, h), seen = 0;
 	real most = -INFINITY, total = 0, sums[HEAD_SIZE_MAX] = {0};
 
 	if (a->fresh) {
 		put(a->lse, lse, -INFINITY);
-		for (int64_t d = 0; d < s->size; d++)
+		for (int64_t d = 0; d < s->at.size; d++)
 			put(a->sum, out + d, 0);
 	}
-	while (seen < s->length && sees(s, t, seen)) {
+	while (seen < s->at.length && sees(s, t, seen)) {
 		real x = score(s, b, h, t, seen++);
 		if (!(x <= most))
 			most = x;
@@ -87,13 +62,13 @@ static void forward_row(struct device *dev, const struct op_attention_part_forwa
 		real e = MATH(exp)(score(s, b, h, t, u) - most), factor = mask(dev, &a->dropout, s, b, a->first_head + h, t, u);
 		real kept = rounded(a->qkv.dtype, e * factor);
 		total += e;
-		for (int64_t d = 0; d < s->size; d++)
-			sums[d] += kept * get(a->kv, value_at(s, b * s->length + u, h) + d);
+		for (int64_t d = 0; d < s->at.size; d++)
+			sums[d] += kept * get(a->kv, value_at(&s->at, b * s->at.length + u, h) + d);
 	}
 	real before = get(a->lse, lse), here = most + MATH(log)(total), top = before > here ? before : here;
 	real all = top + MATH(log)(MATH(exp)(before - top) + MATH(exp)(here - top));
 	put(a->lse, lse, all);
-	for (int64_t d = 0; d < s->size; d++)
+	for (int64_t d = 0; d < s->at.size; d++)
 		put(a->sum, out + d, MATH(exp)(before - all) * get(a->sum, out + d) + MATH(exp)(here - all) * (sums[d] / total));
 }
 
@@ -102,8 +77,8 @@ void PLAIN(attention_part_forward)(struct device *dev, const struct op_attention
 	struct part s = part_of(a->qkv, a->kv, a->slopes, a->scale, &a->dropout.span, &a->keys);
 
 	for (int64_t b = 0; b < s.batch; b++)
-		for (int64_t h = 0; h < s.groups * s.per_group; h++)
-			for (int64_t t = 0; t < s.length; t++)
+		for (int64_t h = 0; h < s.at.groups * s.at.per_group; h++)
+			for (int64_t t = 0; t < s.at.length; t++)
 				forward_row(dev, a, &s, b, h, t);
 }
 
@@ -115,10 +90,10 @@ struct pair {
 static struct pair backward_pair(struct device *dev, const struct op_attention_part_backward *a, const struct part *s,
 				 int64_t b, int64_t h, int64_t t, int64_t u)
 {
-	int64_t lse = lse_at(s, b, h, t);
+	int64_t lse = lse_at(&s->at, b, h, t);
 	real p = MATH(exp)(score(s, b, h, t, u) - get(a->lse, lse));
 	real factor = mask(dev, &a->dropout, s, b, a->first_head + h, t, u);
-	real dp = factor * dot(a->dout, out_at(s, b * s->length + t, h), a->kv, value_at(s, b * s->length + u, h), s->size);
+	real dp = factor * dot(a->dout, out_at(&s->at, b * s->at.length + t, h), a->kv, value_at(&s->at, b * s->at.length + u, h), s->at.size);
 	return (struct pair){rounded(a->qkv.dtype, p * factor), rounded(a->qkv.dtype, p * (dp - get(a->delta, lse)))};
 }
 
@@ -127,34 +102,34 @@ static void backward_query(struct device *dev, const struct op_attention_part_ba
 {
 	real sums[HEAD_SIZE_MAX] = {0};
 
-	for (int64_t u = 0; u < s->length && sees(s, t, u); u++) {
+	for (int64_t u = 0; u < s->at.length && sees(s, t, u); u++) {
 		real ds = backward_pair(dev, a, s, b, h, t, u).ds;
-		for (int64_t d = 0; d < s->size; d++)
-			sums[d] += ds * get(a->kv, key_at(s, b * s->length + u, h) + d);
+		for (int64_t d = 0; d < s->at.size; d++)
+			sums[d] += ds * get(a->kv, key_at(&s->at, b * s->at.length + u, h) + d);
 	}
-	for (int64_t d = 0; d < s->size; d++)
-		add_to(a->dq, out_at(s, b * s->length + t, h) + d, s->scale * sums[d]);
+	for (int64_t d = 0; d < s->at.size; d++)
+		add_to(a->dq, out_at(&s->at, b * s->at.length + t, h) + d, s->scale * sums[d]);
 }
 
 static void backward_key(struct device *dev, const struct op_attention_part_backward *a, const struct part *s, int64_t b,
 			 int64_t group, int64_t u)
 {
-	int64_t first = group * s->per_group;
+	int64_t first = group * s->at.per_group;
 	real dk[HEAD_SIZE_MAX] = {0}, dv[HEAD_SIZE_MAX] = {0};
 
-	for (int64_t h = first; h < first + s->per_group; h++)
-		for (int64_t t = 0; t < s->length; t++) {
+	for (int64_t h = first; h < first + s->at.per_group; h++)
+		for (int64_t t = 0; t < s->at.length; t++) {
 			if (!sees(s, t, u))
 				continue;
 			struct pair pair = backward_pair(dev, a, s, b, h, t, u);
-			for (int64_t d = 0; d < s->size; d++) {
-				dk[d] += pair.ds * get(a->qkv, query_at(s, b * s->length + t, h) + d);
-				dv[d] += pair.kept * get(a->dout, out_at(s, b * s->length + t, h) + d);
+			for (int64_t d = 0; d < s->at.size; d++) {
+				dk[d] += pair.ds * get(a->qkv, query_at(&s->at, b * s->at.length + t, h) + d);
+				dv[d] += pair.kept * get(a->dout, out_at(&s->at, b * s->at.length + t, h) + d);
 			}
 		}
-	for (int64_t d = 0; d < s->size; d++) {
-		add_to(a->dkv, key_at(s, b * s->length + u, first) + d, s->scale * dk[d]);
-		add_to(a->dkv, value_at(s, b * s->length + u, first) + d, dv[d]);
+	for (int64_t d = 0; d < s->at.size; d++) {
+		add_to(a->dkv, key_at(&s->at, b * s->at.length + u, first) + d, s->scale * dk[d]);
+		add_to(a->dkv, value_at(&s->at, b * s->at.length + u, first) + d, dv[d]);
 	}
 }
 
@@ -163,11 +138,11 @@ void PLAIN(attention_part_backward)(struct device *dev, const struct op_attentio
 	struct part s = part_of(a->qkv, a->kv, a->slopes, a->scale, &a->dropout.span, &a->keys);
 
 	for (int64_t b = 0; b < s.batch; b++) {
-		for (int64_t h = 0; h < s.groups * s.per_group; h++)
-			for (int64_t t = 0; t < s.length; t++)
+		for (int64_t h = 0; h < s.at.groups * s.at.per_group; h++)
+			for (int64_t t = 0; t < s.at.length; t++)
 				backward_query(dev, a, &s, b, h, t);
-		for (int64_t group = 0; group < s.groups; group++)
-			for (int64_t u = 0; u < s.length; u++)
+		for (int64_t group = 0; group < s.at.groups; group++)
+			for (int64_t u = 0; u < s.at.length; u++)
 				backward_key(dev, a, &s, b, group, u);
 	}
 }
