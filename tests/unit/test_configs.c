@@ -57,7 +57,9 @@ static void test_each(void **state)
 			snprintf(name, sizeof name, "%.*s%c", (int)(dot - entries[i]->d_name - 4), entries[i]->d_name + 3,
 				 dot[-1] == 't' ? 'T' : dot[-1] == 'b' ? 'G' : 'M');
 			assert_true(text_to_count(name, &size));
-			if (fabs(parameters(&c.model) / (double)size - 1) > 0.03) /* 1.652 G are called 1.7 G: names round to two digits */
+			if (size == 1700000000)
+				size = 1652000000; /* the SC'21 table's own name for 1.652 G */
+			if (fabs(parameters(&c.model) / (double)size - 1) > 0.025)
 				fail_msg("%s has %.4g parameters", path, parameters(&c.model));
 		}
 		/* The number of its published weights. */
