@@ -144,3 +144,41 @@ cJSON *json_new_counts(const int64_t *values, int count)
 	}
 	return array;
 }
+
+cJSON *json_put_object(cJSON *object, const char *key)
+{
+	cJSON *o = key ? cJSON_AddObjectToObject(object, key) : cJSON_CreateObject();
+	check(o);
+	return o;
+}
+
+cJSON *json_put_array(cJSON *object, const char *key)
+{
+	cJSON *array = cJSON_AddArrayToObject(object, key);
+	check(array);
+	return array;
+}
+
+void json_put_count(cJSON *object, const char *key, int64_t value)
+{
+	check(json_add_count(object, key, value));
+}
+
+void json_put_number(cJSON *object, const char *key, double value)
+{
+	check(json_add_number(object, key, value));
+}
+
+void json_put_text(cJSON *object, const char *key, const char *value)
+{
+	check(cJSON_AddStringToObject(object, key, value));
+}
+
+void json_print(cJSON *value)
+{
+	char *text = cJSON_Print(value);
+	check(text);
+	puts(text);
+	cJSON_free(text);
+	cJSON_Delete(value);
+}

@@ -13,6 +13,7 @@
 #include "commands/job.h"
 #include "commands/options.h"
 #include "plan/calibrate.h"
+#include "plan/plan_report.h"
 
 struct values {
 	const char *output, *backend;
@@ -35,25 +36,6 @@ static const struct options options = {
 };
 
 enum { TIMEOUT = 300 };
-
-static void constant(void *context, const char *key, const struct hardware_number *n)
-{
-	cJSON *o = cJSON_AddObjectToObject(context, key);
-	check(o && json_add_number(o, "value", n->value) && cJSON_AddStringToObject(o, "mark", hardware_mark_name(n->mark)) &&
-	      cJSON_AddStringToObject(o, "source", n->source));
-}
-
-static void print_json(const struct hardware *h)
-{
-	cJSON *all = cJSON_CreateObject();
-	check(all);
-	hardware_each(h, constant, all);
-	char *text = cJSON_Print(all);
-	check(text);
-	puts(text);
-	free(text);
-	cJSON_Delete(all);
-}
 
 static bool write_file(const struct hardware *h, const char *path, struct error *e)
 {
@@ -89,7 +71,7 @@ static bool run(struct job *j, const struct values *v, struct error *e)
 	if (bad.code)
 		*e = bad;
 	if (good && v->json && j->launch.rank == 0)
-		print_json(h);
+		json_print(plan_report_constants(h));
 	free(h);
 	return good;
 }
@@ -98,11 +80,9 @@ int command_calibrate(int argc, char **argv, struct error *e)
 {
 	struct values v = {.backend = "auto"};
 	struct job job = {0};
-	char **operands;
-	int operand_count;
 	bool helped;
 
-	if (!options_read(&options, &v, argc, argv, &operands, &operand_count, &helped, e))
+	if (!options_read(&options, &v, argc, argv, NULL, NULL, &helped, e))
 		return e->code;
 	if (helped)
 		return CODE_DONE;

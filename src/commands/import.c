@@ -128,10 +128,8 @@ int command_import(int argc, char **argv, struct error *e)
 {
 	struct values v = {0};
 	struct config c;
-	char **operands;
-	int operand_count;
 	bool helped;
-	if (!options_read(&options, &v, argc, argv, &operands, &operand_count, &helped, e))
+	if (!options_read(&options, &v, argc, argv, NULL, NULL, &helped, e))
 		return e->code;
 	if (helped)
 		return CODE_DONE;

@@ -119,11 +119,15 @@ bool options_read(const struct options *o, void *values, int argc, char **argv, 
 		if (o->rows[i].required && !given[i])
 			return error_set(e, CODE_USAGE, "%s: --%s %s is required", argv[0], o->rows[i].name,
 					 o->rows[i].argument);
-	*operands = argv + optind;
-	*operand_count = argc - optind;
-	if (*operand_count > o->most)
+	int found = argc - optind;
+	check(operands || o->most == 0);
+	if (operands) {
+		*operands = argv + optind;
+		*operand_count = found;
+	}
+	if (found > o->most)
 		return error_set(e, CODE_USAGE, "%s: '%s' is one argument too many", argv[0], argv[optind + o->most]);
-	if (*operand_count < o->least)
+	if (found < o->least)
 		return error_set(e, CODE_USAGE, "%s: an argument is missing: usage: %s", argv[0], o->usage);
 	return true;
 }

@@ -44,7 +44,8 @@ struct options {
 };
 
 /* Reads argv[1] … into the fields of *values, which hold the defaults. argv[0] is the command's name; operands may stand
- * anywhere and are moved behind the options: *operands points to them, *operand_count of them.
+ * anywhere and are moved behind the options: *operands points to them, *operand_count of them; both NULL for a
+ * command that takes none.
  * With -h or --help the help is printed, *helped is true, and nothing else counts.
  * Fails: CODE_USAGE: an unknown option, a value missing or bad, a required option or an operand missing, one too many. */
 bool options_read(const struct options *o, void *values, int argc, char **argv, char ***operands, int *operand_count,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "commands/commands.h"
 #include "commands/options.h"
 #include "plan/plan_report.h"
@@ -37,15 +38,6 @@ static const struct options options = {
 	.count = sizeof rows / sizeof *rows,
 };
 
-static void print_json(cJSON *o)
-{
-	char *text = cJSON_Print(o);
-	check(text);
-	puts(text);
-	free(text);
-	cJSON_Delete(o);
-}
-
 static bool plan(const struct values *v, struct config *c, struct error *e)
 {
 	struct hardware *h = malloc(sizeof *h);
@@ -65,7 +57,7 @@ static bool plan(const struct values *v, struct config *c, struct error *e)
 		good = timeline_close(&t, good ? v->trace : NULL, p.stages, good ? e : &ignored) && good;
 	}
 	if (good && v->json)
-		print_json(plan_report_json(&p));
+		json_print(plan_report_json(&p));
 	else if (good)
 		plan_report(&p, stdout);
 	plan_finish(&p);
@@ -83,7 +75,7 @@ static bool search(const struct values *v, struct config *c, struct error *e)
 	bool good = hardware_load(h, v->hardware, e) && stack_load(&stack, v->stack, e) &&
 		    search_make(&s, &(struct plan_options){.config = c, .hardware = h, .stack = &stack, .devices = v->devices}, e);
 	if (good && v->json)
-		print_json(search_json(&s));
+		json_print(search_json(&s));
 	else if (good)
 		search_report(&s, stdout);
 	search_finish(&s);
@@ -95,11 +87,9 @@ int command_plan(int argc, char **argv, struct error *e)
 {
 	struct values v = {.stack = "mtrain"};
 	struct config c = {0};
-	char **operands;
-	int operand_count;
 	bool helped;
 
-	if (!options_read(&options, &v, argc, argv, &operands, &operand_count, &helped, e))
+	if (!options_read(&options, &v, argc, argv, NULL, NULL, &helped, e))
 		return e->code;
 	if (helped)
 		return CODE_DONE;

@@ -98,11 +98,9 @@ int command_sample(int argc, char **argv, struct error *e)
 {
 	struct values v = {.tokens = 256, .temperature = 1.0, .top_p = 1.0, .seed = 1234};
 	struct job job = {0};
-	char **operands;
-	int operand_count;
 	bool helped;
 
-	if (!options_read(&options, &v, argc, argv, &operands, &operand_count, &helped, e))
+	if (!options_read(&options, &v, argc, argv, NULL, NULL, &helped, e))
 		return e->code;
 	if (helped)
 		return CODE_DONE;

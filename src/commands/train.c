@@ -50,11 +50,9 @@ int command_train(int argc, char **argv, struct error *e)
 	struct job job = {0};
 	struct config c = {0};
 	struct error bad = {0};
-	char **operands;
-	int operand_count;
 	bool helped;
 
-	if (!options_read(&options, &v, argc, argv, &operands, &operand_count, &helped, e))
+	if (!options_read(&options, &v, argc, argv, NULL, NULL, &helped, e))
 		return e->code;
 	if (helped)
 		return CODE_DONE;

@@ -14,4 +14,7 @@ void plan_report(const struct plan *p, FILE *out);
 /* For cJSON_Delete. */
 cJSON *plan_report_json(const struct plan *p);
 
+/* Each number of a hardware file, with its mark and source, likewise. */
+cJSON *plan_report_constants(const struct hardware *h);
+
 #endif

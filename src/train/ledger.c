@@ -87,68 +87,50 @@ void ledger_of_run(struct ledger *l, const struct run *run)
 	free(c);
 }
 
-static cJSON *object(cJSON *parent, const char *name)
-{
-	cJSON *o = cJSON_AddObjectToObject(parent, name);
-	check(o);
-	return o;
-}
-
-static void number(cJSON *o, const char *name, double value)
-{
-	check(json_add_number(o, name, value));
-}
-
-static void count(cJSON *o, const char *name, int64_t value)
-{
-	check(json_add_count(o, name, value));
-}
-
 static void traffic(cJSON *parent, const struct ledger *l)
 {
 	static const char *const calls[COMM_CALLS] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "exchange"};
-	cJSON *all = object(parent, "traffic");
+	cJSON *all = json_put_object(parent, "traffic");
 	for (int i = 0; i < l->groups; i++) {
 		const struct ledger_group *g = &l->group[i];
-		cJSON *o = object(all, g->name);
-		count(o, "ranks", g->ranks);
+		cJSON *o = json_put_object(all, g->name);
+		json_put_count(o, "ranks", g->ranks);
 		for (int k = 0; k < COMM_CALLS; k++) {
 			if (g->count.calls[k] == 0)
 				continue;
-			cJSON *call = object(o, calls[k]);
-			count(call, "calls", g->count.calls[k]);
-			count(call, "bytes", g->count.bytes[k]);
+			cJSON *call = json_put_object(o, calls[k]);
+			json_put_count(call, "calls", g->count.calls[k]);
+			json_put_count(call, "bytes", g->count.bytes[k]);
 		}
 	}
 }
 
 cJSON *ledger_json(const struct ledger *l)
 {
-	cJSON *all = cJSON_CreateObject();
-	check(all);
-	count(all, "rank", l->rank);
-	count(all, "pipeline_stage", l->stage);
-	number(all, "flops", l->flops);
-	number(all, "flops_again", l->again);
-	cJSON *ops = object(all, "ops");
+	cJSON *all = json_put_object(NULL, NULL);
+	json_put_count(all, "rank", l->rank);
+	json_put_count(all, "pipeline_stage", l->stage);
+	json_put_number(all, "flops", l->flops);
+	json_put_number(all, "flops_again", l->again);
+	cJSON *ops = json_put_object(all, "ops");
 	for (int i = 0; i < OP_COUNT; i++) {
 		if (l->op[i].calls == 0)
 			continue;
-		cJSON *o = object(ops, op_name((enum op_id)i));
-		count(o, "calls", l->op[i].calls);
-		number(o, "flops", l->op[i].flops);
-		number(o, "flops_again", l->op[i].again);
-		number(o, "bytes", l->op[i].bytes);
+		cJSON *o = json_put_object(ops, op_name((enum op_id)i));
+		json_put_count(o, "calls", l->op[i].calls);
+		json_put_number(o, "flops", l->op[i].flops);
+		json_put_number(o, "flops_again", l->op[i].again);
+		json_put_number(o, "bytes", l->op[i].bytes);
 	}
 	traffic(all, l);
-	cJSON *saved = object(all, "saved_activations");
+	cJSON *saved = json_put_object(all, "saved_activations");
 	for (int t = 0; t < BLOCK_TENSORS; t++)
-		count(saved, l->saved_name[t], l->saved[t]);
-	count(saved, "waiting", l->waiting);
-	count(saved, "ids", l->ids);
-	cJSON *arenas = object(all, "arenas");
+		json_put_count(saved, l->saved_name[t], l->saved[t]);
+	json_put_count(saved, "waiting", l->waiting);
+	json_put_count(saved, "ids", l->ids);
+	cJSON *arenas = json_put_object(all, "arenas");
 	for (int k = 0; k < MEMORY_KINDS; k++)
-		count(arenas, memory_name((enum memory_kind)k), l->arena[k]);
-	count(arenas, "workspace", l->workspace);
+		json_put_count(arenas, memory_name((enum memory_kind)k), l->arena[k]);
+	json_put_count(arenas, "workspace", l->workspace);
 	return all;
 }
