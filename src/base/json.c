@@ -154,7 +154,7 @@ cJSON *json_put_object(cJSON *object, const char *key)
 
 cJSON *json_put_array(cJSON *object, const char *key)
 {
-	cJSON *array = cJSON_AddArrayToObject(object, key);
+	cJSON *array = key ? cJSON_AddArrayToObject(object, key) : cJSON_CreateArray();
 	check(array);
 	return array;
 }

@@ -37,7 +37,7 @@ bool json_add_number(cJSON *object, const char *key, double value);
 cJSON *json_new_counts(const int64_t *values, int count);
 
 /* The same for what a command prints, where nothing can be done about missing memory: it ends the program. With key NULL
- * the object is new. */
+ * the object or array is new. */
 cJSON *json_put_object(cJSON *object, const char *key);
 cJSON *json_put_array(cJSON *object, const char *key);
 void json_put_count(cJSON *object, const char *key, int64_t value);

@@ -1,5 +1,6 @@
 #include "train/ledger.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,10 @@ static void count_saved(struct ledger *l, const struct gpt *g)
 
 void ledger_make(struct ledger *l, const struct counted *c, const struct record *record)
 {
-	*l = (struct ledger){.rank = c->mesh.rank, .stage = c->mesh.at[AXIS_PIPELINE], .workspace = (int64_t)dev_workspace(c->dev)};
+	memset(l, 0, sizeof *l); /* to the last byte: they are compared */
+	l->rank = c->mesh.rank;
+	l->stage = c->mesh.at[AXIS_PIPELINE];
+	l->workspace = (int64_t)dev_workspace(c->dev);
 	record_each(record, add, l);
 	for (int k = 0; k < MEMORY_KINDS; k++)
 		l->arena[k] = (int64_t)c->run.memory.arena[k].used;
@@ -133,4 +137,30 @@ cJSON *ledger_json(const struct ledger *l)
 		json_put_count(arenas, memory_name((enum memory_kind)k), l->arena[k]);
 	json_put_count(arenas, "workspace", l->workspace);
 	return all;
+}
+
+static bool alike(const struct ledger *a, const struct ledger *b)
+{
+	const size_t from = offsetof(struct ledger, stage);
+	return memcmp((const char *)a + from, (const char *)b + from, sizeof *a - from) == 0;
+}
+
+cJSON *ledger_json_all(const struct ledger *all, int ranks)
+{
+	cJSON *list = json_put_array(NULL, NULL);
+	bool *written = calloc((size_t)ranks, sizeof *written);
+	check(written);
+	for (int i = 0; i < ranks; i++) {
+		if (written[i])
+			continue;
+		cJSON *o = ledger_json(&all[i]), *same = json_put_array(o, "ranks");
+		for (int k = i; k < ranks; k++)
+			if (!written[k] && alike(&all[i], &all[k])) {
+				written[k] = true;
+				cJSON_AddItemToArray(same, cJSON_CreateNumber(all[k].rank));
+			}
+		cJSON_AddItemToArray(list, o);
+	}
+	free(written);
+	return list;
 }

@@ -14,7 +14,8 @@
 enum { LEDGER_GROUPS = 8, LEDGER_NAME = 16 };
 
 struct ledger {
-	int rank, stage;
+	int rank; /* what stands behind it is equal for ranks that do the same */
+	int stage;
 	int groups;
 	struct ledger_group {
 		char name[LEDGER_NAME]; /* "tensor", … */
@@ -45,5 +46,8 @@ const struct ledger_group *ledger_find(const struct ledger *l, const char *group
 
 /* As a JSON object, for cJSON_Delete. */
 cJSON *ledger_json(const struct ledger *l);
+
+/* Those of many ranks as an array: each that differs once, with `ranks`, an array of the ranks that it is true of. */
+cJSON *ledger_json_all(const struct ledger *all, int ranks);
 
 #endif

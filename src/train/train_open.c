@@ -172,25 +172,21 @@ static void tell_start(struct train *t)
 		metrics_resume(t->metrics, t->scalars.step, t->found.path);
 }
 
-/* What a step takes, of one rank of each pipeline stage: those on rank 0's line. */
+/* What a step takes, of every rank. */
 static void write_ledger(struct train *t)
 {
-	struct comm *pipe = t->run.groups.pipe;
-	int stages = comm_size(pipe);
-	struct ledger *mine = calloc(1, sizeof *mine), *all = calloc((size_t)stages, sizeof *all);
+	int ranks = comm_size(t->world);
+	struct ledger *mine = calloc(1, sizeof *mine), *all = calloc((size_t)ranks, sizeof *all);
 	check(mine && all);
 	ledger_of_run(mine, &t->run);
-	comm_host_gather(pipe, all, mine, sizeof *mine);
+	comm_host_gather(t->world, all, mine, sizeof *mine);
 	if (t->metrics) {
-		cJSON *ranks = cJSON_CreateArray();
-		check(ranks);
-		for (int i = 0; i < stages; i++)
-			cJSON_AddItemToArray(ranks, ledger_json(&all[i]));
-		char *text = cJSON_PrintUnformatted(ranks);
+		cJSON *list = ledger_json_all(all, ranks);
+		char *text = cJSON_PrintUnformatted(list);
 		check(text);
 		metrics_ledger(t->metrics, t->scalars.step, text);
 		free(text);
-		cJSON_Delete(ranks);
+		cJSON_Delete(list);
 	}
 	free(mine);
 	free(all);

@@ -93,6 +93,8 @@ def compare(r, name, s, ranks, straight, exact):
             r.expect(d < 1e-5, "%s: %s differs by %.1e from a run on one layout" % (name, field, d))
     events = [e["event"] for e in r.metrics(s["run.dir"], "event")]
     r.expect("resume" in events, name + ": the resume is an event")
+    ledger = [e for e in r.metrics(s["run.dir"], "event") if e["event"] == "ledger"][-1]
+    r.expect(sorted(sum((one["ranks"] for one in ledger["ranks"]), [])) == list(range(ranks)), name + ": a ledger of every rank")
 
 
 def kill_and_resume(r, name, compute, place, back, exact, then=None, **more):

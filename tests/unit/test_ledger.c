@@ -38,17 +38,14 @@ static void open_rig(struct rig *r, int world, const char *const *sets, int coun
 	r->config.parallel.data = r->mesh.size[AXIS_DATA];
 }
 
-/* The ledger of tensor rank t of a stage, and its blocks' rows if asked for. */
-static void count_rank(const struct rig *r, int stage, int t, struct ledger *l, struct block_row *rows)
+/* The ledger of a rank, and its blocks' rows if asked for. */
+static void count_one(const struct rig *r, int rank, struct ledger *l, struct block_row *rows)
 {
 	struct counted *c = malloc(sizeof *c);
 	struct mesh mesh = r->mesh;
 	struct error e = {0};
-	int at[AXES] = {0};
-	at[AXIS_PIPELINE] = stage;
-	at[AXIS_TENSOR] = t;
-	mesh.rank = mesh_rank_of(&mesh, at);
-	memcpy(mesh.at, at, sizeof at);
+	mesh.rank = rank;
+	mesh_place(&mesh, rank, mesh.at);
 	assert_non_null(c);
 	if (!counted_open(c, &r->config, &mesh, 0, &e))
 		fail_msg("%s", e.text);
@@ -57,6 +54,15 @@ static void count_rank(const struct rig *r, int stage, int t, struct ledger *l, 
 		block_rows(rows, gpt_block(&c->run.gpt));
 	counted_close(c);
 	free(c);
+}
+
+/* That of tensor rank t of a stage. */
+static void count_rank(const struct rig *r, int stage, int t, struct ledger *l, struct block_row *rows)
+{
+	int at[AXES] = {0};
+	at[AXIS_PIPELINE] = stage;
+	at[AXIS_TENSOR] = t;
+	count_one(r, mesh_rank_of(&r->mesh, at), l, rows);
 }
 
 #define OPEN(r, world, ...) \
@@ -244,6 +250,51 @@ static void json_has_every_number(void **state)
 	config_finish(&r.config);
 }
 
+/* The ledger as text, whatever the rank. */
+static char *text_of(const struct ledger *l)
+{
+	struct ledger copy = *l;
+	copy.rank = 0;
+	cJSON *o = ledger_json(&copy);
+	char *text = cJSON_PrintUnformatted(o);
+	cJSON_Delete(o);
+	assert_non_null(text);
+	return text;
+}
+
+/* Every rank is in one entry, together with those that do the same and with no others. */
+static void json_of_all_ranks(void **state)
+{
+	enum { RANKS = 16 };
+	struct rig r = {0};
+	struct ledger all[RANKS];
+	char *text[RANKS];
+	int entry[RANKS], entries = 0;
+	OPEN(&r, RANKS, "parallel.tensor=2", "parallel.pipeline=2");
+	for (int i = 0; i < RANKS; i++) {
+		count_one(&r, i, &all[i], NULL);
+		text[i] = text_of(&all[i]);
+		entry[i] = -1;
+	}
+	cJSON *list = ledger_json_all(all, RANKS), *o, *number;
+	cJSON_ArrayForEach(o, list) {
+		cJSON_ArrayForEach(number, cJSON_GetObjectItem(o, "ranks")) {
+			int64_t rank;
+			assert_true(json_is_count(number, &rank) && rank < RANKS && entry[rank] < 0);
+			entry[rank] = entries;
+		}
+		entries++;
+	}
+	for (int i = 0; i < RANKS; i++)
+		for (int k = 0; k < RANKS; k++)
+			assert_true((strcmp(text[i], text[k]) == 0) == (entry[i] == entry[k]));
+	assert_in_range(entries, 2, RANKS - 1);
+	for (int i = 0; i < RANKS; i++)
+		free(text[i]);
+	cJSON_Delete(list);
+	config_finish(&r.config);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,7 +303,7 @@ int main(void)
 		cmocka_unit_test(again_takes_what_the_rows_say),
 		cmocka_unit_test(activations_of_a_layer),
 		cmocka_unit_test(a_trillion_in_a_second),
-		cmocka_unit_test(json_has_every_number),
+		cmocka_unit_test(json_has_every_number), cmocka_unit_test(json_of_all_ranks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
