@@ -6,6 +6,7 @@
 
 #include "dev/backend.h"
 #include "gemm.h"
+#include "graphs.h"
 #include "kernels.h"
 
 /* A call of the runtime that must succeed. */
@@ -62,6 +63,7 @@ struct card {
 
 	struct kernel_place place;
 	struct gemm *gemm;
+	struct graphs *graphs; /* NULL: off */
 	struct allocation *allocations, *pinned; /* of the card; of the host */
 	int number; /* of the card on this machine */
 	int major, minor;
@@ -84,6 +86,7 @@ void card_give_back_all(struct device *dev);
 /* queue.c */
 void card_open_queues(struct card *c);
 void card_close_queues(struct card *c);
+cudaStream_t card_stream(struct card *c, enum queue q); /* to queue something on, behind what is kept for a graph */
 void card_poll(struct device *dev); /* moves host-driven work forward; cheap when there is none */
 struct mark card_mark(struct device *dev, enum queue q);
 void card_wait(struct device *dev, enum queue q, struct mark m);

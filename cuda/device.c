@@ -23,6 +23,7 @@ static void close_card(struct device *dev)
 {
 	struct card *c = card_of(dev);
 	cudaDeviceSynchronize();
+	graphs_close(c->graphs);
 	card_give_back_all(dev);
 	gemm_close(c->gemm);
 	card_close_queues(c);
@@ -86,24 +87,36 @@ static bool choose(struct device *dev, struct card *c, const struct dev_options 
 	return true;
 }
 
-/* Every op first moves host-driven communication forward. */
-#define CARD_OP(name)                                                          \
-	static void card_##name(struct device *dev, const struct op_##name *a) \
-	{                                                                      \
-		card_poll(dev);                                                \
-		kernel_##name(&card_of(dev)->place, a);                        \
-	}
-KERNELS(CARD_OP)
-#undef CARD_OP
-
-static void card_gemm(struct device *dev, const struct op_gemm *a)
+/* Queues the kernels of an op. */
+static void run_op(void *card, enum graphs_op op, const void *a)
 {
-	card_poll(dev);
-	gemm_run(card_of(dev)->gemm, &card_of(dev)->place, a);
+	struct card *c = card;
+	switch (op) {
+#define RUN(name)                                  \
+	case GRAPHS_##name:                        \
+		kernel_##name(&c->place, a);       \
+		break;
+		KERNELS(RUN)
+#undef RUN
+	case GRAPHS_gemm:
+		gemm_run(c->gemm, &c->place, a);
+		break;
+	}
 }
 
+/* Every op first moves host-driven communication forward. */
+#define CARD_OP(name)                                                                     \
+	static void card_##name(struct device *dev, const struct op_##name *a)            \
+	{                                                                                 \
+		card_poll(dev);                                                           \
+		if (!graphs_keep(card_of(dev)->graphs, GRAPHS_##name, a, sizeof *a))      \
+			run_op(card_of(dev), GRAPHS_##name, a);                           \
+	}
+OPS(CARD_OP)
+#undef CARD_OP
+
 #define CARD_ENTRY(name) .name = card_##name,
-static const struct ops ops_cuda = {.gemm = card_gemm, KERNELS(CARD_ENTRY)};
+static const struct ops ops_cuda = {OPS(CARD_ENTRY)};
 #undef CARD_ENTRY
 
 static bool open_card(struct device *dev, const struct dev_options *options, struct error *e)
@@ -121,6 +134,11 @@ static bool open_card(struct device *dev, const struct dev_options *options, str
 	dev->threads = 0;
 	card_open_queues(c);
 	c->place.stream = c->streams[Q_COMPUTE].stream;
+	if (options->graphs && !graphs_open(&c->graphs, &(struct graphs_options){
+		    .stream = c->place.stream, .run = run_op, .context = c}, e)) {
+		close_card(dev);
+		return false;
+	}
 	dev->scalars = c->place.scalars = card_take(dev, sizeof *dev->scalars);
 	if (!dev->scalars) {
 		error_set(e, CODE_MACHINE, "cuda: card %d (%s) has no memory left", c->number, c->name);
@@ -158,6 +176,17 @@ static bool rehearse(struct device *dev, bool on)
 	return true;
 }
 
+static bool begin(struct device *dev, const struct stretch *s)
+{
+	graphs_begin(card_of(dev)->graphs);
+	return true;
+}
+
+static void end(struct device *dev)
+{
+	graphs_end(card_of(dev)->graphs);
+}
+
 static void choose_products(struct device *dev, struct tuning *own, bool timed)
 {
 	gemm_choose(card_of(dev)->gemm, &card_of(dev)->place, own, timed);
@@ -166,6 +195,7 @@ static void choose_products(struct device *dev, struct tuning *own, bool timed)
 static void told(struct device *dev, const struct tuning *choices)
 {
 	gemm_told(card_of(dev)->gemm, choices);
+	graphs_forget(card_of(dev)->graphs);
 }
 
 const struct backend backend_cuda = {
@@ -186,8 +216,8 @@ const struct backend backend_cuda = {
 	.read = card_read,
 	.copy = card_copy,
 	.zero = card_zero,
-	.begin = dev_begin_always,
-	.end = dev_end_nothing,
+	.begin = begin,
+	.end = end,
 	.post = card_post,
 	.rehearse = rehearse,
 	.choose = choose_products,

@@ -7,7 +7,7 @@
 
 static cudaStream_t stream_of(const struct comm *c, enum queue q)
 {
-	return card_of(c->dev)->streams[q].stream;
+	return card_stream(card_of(c->dev), q);
 }
 
 static struct nccl_group *group_of(const struct comm *c)

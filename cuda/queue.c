@@ -51,6 +51,13 @@ void card_close_queues(struct card *c)
 	cudaFreeHost(c->flags);
 }
 
+cudaStream_t card_stream(struct card *c, enum queue q)
+{
+	if (q == Q_COMPUTE)
+		graphs_flush(c->graphs);
+	return c->streams[q].stream;
+}
+
 static bool happened(cudaEvent_t event)
 {
 	cudaError_t e = cudaEventQuery(event);
@@ -119,14 +126,14 @@ struct mark card_mark(struct device *dev, enum queue q)
 	struct stream *s = &card_of(dev)->streams[q];
 	card_poll(dev);
 	uint64_t n = s->marked++;
-	CALL(cudaEventRecord(s->marks[n % MARKS], s->stream));
+	CALL(cudaEventRecord(s->marks[n % MARKS], card_stream(card_of(dev), q)));
 	return (struct mark){q, n};
 }
 
 void card_wait(struct device *dev, enum queue q, struct mark m)
 {
 	struct card *c = card_of(dev);
-	CALL(cudaStreamWaitEvent(c->streams[q].stream, c->streams[m.queue].marks[m.count % MARKS], 0));
+	CALL(cudaStreamWaitEvent(card_stream(c, q), c->streams[m.queue].marks[m.count % MARKS], 0));
 }
 
 /* A read whose copy has happened reaches its place. */
@@ -135,6 +142,15 @@ static void land(struct stage *s)
 	if (s->used && s->to)
 		memcpy(s->to, s->room, s->bytes);
 	s->used = false;
+}
+
+/* All that was queued comes to its end: between steps nobody has to queue more for that. */
+static void make_graphs(struct device *dev)
+{
+	struct card *c = card_of(dev);
+	for (int q = 0; q < QUEUES; q++)
+		await(dev, c->streams[q].marks[card_mark(dev, (enum queue)q).count % MARKS]);
+	graphs_make(c->graphs);
 }
 
 void card_finish(struct device *dev, struct mark m)
@@ -146,6 +162,8 @@ void card_finish(struct device *dev, struct mark m)
 		if (s->used && happened(s->copied))
 			land(s);
 	}
+	if (graphs_due(c->graphs))
+		make_graphs(dev);
 }
 
 void card_post(struct device *dev, enum queue q, struct work *w)
@@ -156,7 +174,7 @@ void card_post(struct device *dev, enum queue q, struct work *w)
 	for (double begin = now(); s->posted - s->done == POSTS;)
 		hold(dev, begin);
 	s->posts[at].work = w;
-	CALL(cudaEventRecord(s->posts[at].start, s->stream));
+	CALL(cudaEventRecord(s->posts[at].start, card_stream(c, q)));
 	s->posted++;
 	if (c->rehearsing) { /* loading a kernel may wait for all streams, so none may wait for the host */
 		for (double begin = now(); s->done < s->posted;)
@@ -193,7 +211,7 @@ static struct stage *next_stage(struct device *dev)
 
 void card_write(struct device *dev, enum queue q, void *to, const void *from, size_t bytes)
 {
-	cudaStream_t stream = card_of(dev)->streams[q].stream;
+	cudaStream_t stream = card_stream(card_of(dev), q);
 	bool pinned = card_pinned(card_of(dev), from);
 	if (pinned || bytes > STAGE_BYTES) {
 		if (!pinned)
@@ -210,7 +228,7 @@ void card_write(struct device *dev, enum queue q, void *to, const void *from, si
 
 void card_read(struct device *dev, enum queue q, void *to, const void *from, size_t bytes)
 {
-	cudaStream_t stream = card_of(dev)->streams[q].stream;
+	cudaStream_t stream = card_stream(card_of(dev), q);
 	bool pinned = card_pinned(card_of(dev), to);
 	if (pinned || bytes > STAGE_BYTES) {
 		if (!pinned)
@@ -227,10 +245,10 @@ void card_read(struct device *dev, enum queue q, void *to, const void *from, siz
 
 void card_copy(struct device *dev, enum queue q, void *to, const void *from, size_t bytes)
 {
-	CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, card_of(dev)->streams[q].stream));
+	CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, card_stream(card_of(dev), q)));
 }
 
 void card_zero(struct device *dev, enum queue q, void *to, size_t bytes)
 {
-	CALL(cudaMemsetAsync(to, 0, bytes, card_of(dev)->streams[q].stream));
+	CALL(cudaMemsetAsync(to, 0, bytes, card_stream(card_of(dev), q)));
 }

@@ -20,7 +20,7 @@ static bool open_device(struct job *j, const struct device_settings *s, double t
 {
 	bool automatic = strcmp(s->backend, "auto") == 0;
 	struct dev_options options = {
-		.threads = s->threads > 0 ? (int)s->threads : threads_each(&j->launch), .timeout = timeout,
+		.threads = s->threads > 0 ? (int)s->threads : threads_each(&j->launch), .timeout = timeout, .graphs = s->graphs,
 		.local_rank = j->launch.local_rank, .local_size = j->launch.local_size,
 	};
 	for (int i = 0; backends[i]; i++) {
@@ -29,6 +29,8 @@ static bool open_device(struct job *j, const struct device_settings *s, double t
 		if (dev_open(&j->dev, backends[i], &options, e)) {
 			if (e->code)
 				log_info("device.backend = auto: %s, since %s", backends[i]->name, e->text);
+			if (s->graphs && strcmp(backends[i]->name, "cuda") != 0 && log_rank() == 0)
+				log_warn("device.graphs = true has no effect, since the device is %s", backends[i]->name);
 			*e = (struct error){0};
 			return true;
 		}

@@ -43,6 +43,7 @@ struct dev_options {
 	/* CPU: "generic", "avx2" or "avx512" for the fast ops; NULL: the best that this processor has. Machines of
 	 * different kinds in one run give the same bits only with the same set. */
 	const char *instructions;
+	bool graphs; /* CUDA: the work of a stretch is launched as graphs */
 	double timeout; /* seconds that a wait may take before the run ends; 0: no limit */
 	int local_rank, local_size; /* among the ranks of this machine: choose the card; size 0: 1 */
 };

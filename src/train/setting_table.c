@@ -172,6 +172,8 @@ const struct setting setting_table[] = {
 	 .help = "of each rank; auto: its share of the cores"},
 	{"device", "memory", SETTING_COUNT, AT(device.memory), "auto", "[1, inf)", "auto",
 	 .help = "bytes that each rank may take; auto: what there is"},
+	{"device", "graphs", SETTING_BOOL, AT(device.graphs), "false",
+	 .help = "launch a step's computing as CUDA graphs, in the same bits"},
 	{"device", "tune", SETTING_BOOL, AT(device.tune), "true",
 	 .help = "time algorithms of matrix products at start; a checkpoint's stand"},
 

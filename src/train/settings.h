@@ -78,6 +78,7 @@ struct device_settings {
 	const char *backend; /* "auto" or the name of one */
 	int64_t threads;     /* 0: auto */
 	int64_t memory;      /* bytes that a rank may take; 0: auto */
+	bool graphs;         /* the work of a step is launched as CUDA graphs */
 	bool tune;           /* algorithms of matrix products are timed at start */
 };
 

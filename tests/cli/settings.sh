@@ -69,4 +69,8 @@ refused 2 '[parallel] data = 2, tensor = 1, pipeline = 2 needs 4 ranks, there is
 grep -v '^lr' whole.ini >bad.ini
 refused 2 'bad.ini: optimizer.lr is required: write it there, or use --set' --config bad.ini
 
+refused 3 'warning: device.graphs = true has no effect, since the device is cpu
+mtrain: nowhere: no such file, nor is there nowhere.bin with nowhere.idx' \
+	--config whole.ini --set device.graphs=true --set device.backend=cpu
+
 exit $((failed > 0))

@@ -11,6 +11,8 @@
  *   - shuffles and votes whose mask leaves out the caller, names lanes that do not come, or whose source lane is out;
  *   - asynchronous copies that are read before they were waited for (they arrive only then).
  *   - device memory that the host touches where it was taken through the runtime (a segmentation fault), but for large blocks;
+ *   - calls that may not be made while a stream is captured, which break the capture (what a card would leave out of the graph
+ *     or other threads could break ends the process);
  *   - copies that take device for host memory or the other way round, and copies of host memory that is not pinned behind
  *     work that only the host can push on, where a card would hold the host for ever.
  * The access checks need the kernels to be compiled with -fsanitize=thread, whose calls the emulator answers itself
@@ -40,6 +42,14 @@ void emu_set_backwards(bool backwards);
 
 /* Whether loads and stores are checked (the kernels were compiled for it). */
 bool emu_checks_accesses(void);
+
+/* What was queued on streams so far: work of its own, and of graphs. */
+struct emu_counts {
+	long direct;             /* kernels, products and copies */
+	long graphs;             /* that there are now */
+	long launches, launched; /* of graphs; items of theirs */
+};
+const struct emu_counts *emu_counted(void);
 
 #ifdef __cplusplus
 }

@@ -120,7 +120,7 @@ static ncclResult_t gather(ncclComm_t c, cudaStream_t stream, const void *in, si
 	if (c->error)
 		return rc;
 	uint64_t turn = c->called++;
-	emu_enqueue(stream, [=] {
+	emu_enqueue_once(stream, [=] {
 		int done = 0;
 		if (c->done != turn || silent)
 			return false;
@@ -321,7 +321,7 @@ ncclResult_t ncclGroupEnd(void)
 	if (c->error)
 		return rc;
 	uint64_t turn = c->called++;
-	emu_enqueue(g->stream, [=] {
+	emu_enqueue_once(g->stream, [=] {
 		int done = 0;
 		if (c->done != turn || silent)
 			return false;

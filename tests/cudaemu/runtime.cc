@@ -25,6 +25,12 @@ struct CUstream_st {
 struct CUevent_st {
 	uint64_t recorded, happened;
 };
+struct CUgraph_st {
+	std::deque<item> items;
+};
+struct CUgraphExec_st {
+	std::deque<item> items;
+};
 
 static std::vector<cudaStream_t> streams;
 static bool running;
@@ -46,12 +52,42 @@ static bool is_pinned(const void *at)
 	_Exit(EMU_FAULT);
 }
 
+/* The stream that is being captured, what was queued on it since, and whether a call broke the capture. */
+static cudaStream_t capturing;
+static CUgraph_st *captured;
+static bool broken;
+static emu_counts counts;
+
+const emu_counts *emu_counted(void)
+{
+	return &counts;
+}
+
+/* A call that nobody may make while a stream is captured (by the thread that captures it). */
+static bool forbidden()
+{
+	broken = broken || capturing;
+	return capturing;
+}
+
 void emu_enqueue(cudaStream_t stream, std::function<bool()> run, bool memory)
 {
-	if (stream)
+	if (!stream && capturing)
+		wrong("work on the legacy stream while another one is captured: it would not be part of the graph");
+	counts.direct += memory && stream != capturing;
+	if (stream && stream == capturing)
+		captured->items.push_back({std::move(run), memory});
+	else if (stream)
 		stream->items.push_back({std::move(run), memory});
 	else if (!run())
 		abort();
+}
+
+void emu_enqueue_once(cudaStream_t stream, std::function<bool()> run)
+{
+	if (stream == capturing && stream)
+		wrong("communication on a stream that is captured");
+	emu_enqueue(stream, std::move(run));
 }
 
 /* Runs what can run. */
@@ -156,6 +192,8 @@ cudaError_t cudaGetLastError(void)
 }
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
+	if (forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	if (used + long(bytes) > told("CUDAEMU_MEMORY", 1l << 30))
 		return cudaErrorMemoryAllocation;
 	used += long(bytes);
@@ -167,11 +205,15 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 }
 cudaError_t cudaFree(void *p)
 {
+	if (forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	emu_give_back(p);
 	return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
 {
+	if (forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	*p = malloc(bytes);
 	if (*p)
 		pinned[static_cast<const char *>(*p)] = bytes;
@@ -179,6 +221,8 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
 }
 cudaError_t cudaFreeHost(void *p)
 {
+	if (forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	if (p && !pinned.erase(static_cast<const char *>(p)))
 		wrong("cudaFreeHost of memory that cudaHostAlloc did not give");
 	free(p);
@@ -186,6 +230,8 @@ cudaError_t cudaFreeHost(void *p)
 }
 cudaError_t cudaMemset(void *p, int value, size_t bytes)
 {
+	if (forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	memory_open();
 	memset(p, value, bytes);
 	memory_close();
@@ -193,6 +239,8 @@ cudaError_t cudaMemset(void *p, int value, size_t bytes)
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+	if (forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	emu_drain(stream == cudaStreamLegacy ? nullptr : stream);
 	return cudaSuccess;
 }
@@ -210,6 +258,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 	if (memory_is_device(from) != !up || memory_is_device(to) != !down)
 		wrong("a copy whose kind is not that of its memory");
 	bool held = (down && !is_pinned(to)) || (up && !is_pinned(from));
+	if (held && forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	emu_enqueue(stream, [=] {
 		memmove(to, from, bytes);
 		return true;
@@ -244,6 +294,8 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
+	if (forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	pump();
 	if (event->happened != event->recorded)
 		wrong("the host waits for an event that waits for the host");
@@ -264,6 +316,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+	if (stream == capturing && forbidden()) /* a card captures these; the emulator does not */
+		return cudaErrorStreamCaptureUnsupported;
 	uint64_t n = ++event->recorded;
 	emu_enqueue(
 		stream,
@@ -276,6 +330,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 }
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
+	if (forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	if (lost())
 		return cudaErrorECCUncorrectable;
 	pump();
@@ -283,19 +339,91 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
+	if (stream == capturing && forbidden()) /* a card captures these; the emulator does not */
+		return cudaErrorStreamCaptureUnsupported;
 	uint64_t n = event->recorded;
 	emu_enqueue(stream, [=] { return event->happened >= n; }, false);
 	return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize(void)
 {
+	if (forbidden())
+		return cudaErrorStreamCaptureUnsupported;
 	pump();
+	return cudaSuccess;
+}
+
+/* What is queued on the stream until the end is not run, but kept. Other threads' calls (NCCL's) go on, but not in the global
+ * mode. */
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode)
+{
+	if (!stream || stream == cudaStreamLegacy)
+		return cudaErrorStreamCaptureUnsupported;
+	if (mode == cudaStreamCaptureModeGlobal)
+		wrong("a capture in the global mode, which other threads' calls may break");
+	if (capturing)
+		return cudaErrorIllegalState;
+	capturing = stream;
+	captured = new CUgraph_st;
+	broken = false;
+	return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+	*graph = nullptr;
+	if (!capturing || stream != capturing)
+		return cudaErrorIllegalState;
+	capturing = nullptr;
+	if (!broken)
+		*graph = captured;
+	else
+		delete captured;
+	return broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
+{
+	if (!graph || flags)
+		return cudaErrorInvalidValue;
+	pump();
+	for (cudaStream_t s : streams)
+		if (!s->items.empty())
+			wrong("a graph is made, which may hold the host, while a stream waits for the host or a peer");
+	*out = new CUgraphExec_st{graph->items};
+	counts.graphs++;
+	return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream)
+{
+	return stream ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+	delete graph;
+	return cudaSuccess;
+}
+/* In flight it may be: what was launched has its own copy of the work. */
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
+{
+	delete graph;
+	counts.graphs--;
+	return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
+{
+	if (forbidden() || !stream)
+		return cudaErrorStreamCaptureUnsupported;
+	for (const item &i : graph->items)
+		stream->items.push_back(i);
+	counts.launches++;
+	counts.launched += long(graph->items.size());
 	return cudaSuccess;
 }
 
 static CUresult wait_value(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned)
 {
 	volatile uint32_t *flag = reinterpret_cast<volatile uint32_t *>(at);
+	if (stream == capturing && forbidden())
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	emu_enqueue(stream, [=] { return int32_t(*flag - value) >= 0; }, false);
 	return CUDA_SUCCESS;
 }

@@ -9,6 +9,9 @@
  * it unless it says that it needs none. */
 void emu_enqueue(cudaStream_t stream, std::function<bool()> item, bool memory = true);
 
+/* The same for an item that can run but once: it cannot be part of a graph. */
+void emu_enqueue_once(cudaStream_t stream, std::function<bool()> item);
+
 /* The host's wait for a stream; fails where it would last for ever. */
 void emu_drain(cudaStream_t stream);
 

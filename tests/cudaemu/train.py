@@ -1,9 +1,12 @@
 """The whole CUDA backend trains on the emulator, alone, on 2×2×2 ranks and on two that share sequences; its curves are the
 CPU's by the curve rule. With "tuned": algorithms that are chosen by timing, which the emulator makes up anew each time, are the
-same on all ranks that share a product, are kept in checkpoints, and are those of the steps behind a resume.
-Usage: train.py MTRAIN MTRAIN-ON-THE-EMULATOR alone|ranks|context|tuned"""
+same on all ranks that share a product, are kept in checkpoints, and are those of the steps behind a resume. With "graphs": the same
+bits with device.graphs as without, on one rank, or on four that share layers or data.
+Usage: train.py MTRAIN MTRAIN-ON-THE-EMULATOR alone|ranks|context|tuned|graphs|graphs-tensor|graphs-data"""
+import glob
 import json
 import os
+import re
 import shutil
 import sys
 
@@ -54,6 +57,36 @@ def tuned(r, emulated):
     r.expect(rig.curve(first, "grad_norm") != rig.curve(straight, "grad_norm"), "other algorithms, other bits")
 
 
+def graphs(r, emulated, which):
+    """With and without dropout, and each technique that moves slots and memory about, in one of the runs. Algorithms of products are not timed."""
+    r.program = emulated
+    ranks = 1 if which == "graphs" else 4
+    base = settings(r, run__steps=3, model__hidden=64, model__sequence=32, device__tune=False)
+    base.update({"graphs": {"parallel.recompute": "selective"},
+                 "graphs-tensor": {"parallel.tensor": 2, "parallel.pipeline": 2, "parallel.sequence": "true"},
+                 "graphs-data": {"parallel.data": 2, "parallel.pipeline": 2, "parallel.schedule": "zero-bubble",
+                                 "batch.global": 8, "model.dropout": 0, "model.attention_dropout": 0}}[which])
+    runs = {}
+    for on in (False, True):
+        folder = r.path("runs", str(on))
+        path = r.ini(str(on), dict(base, **{"run.dir": folder, "device.graphs": on}))
+        code, out, err, _ = r.run(ranks, ["--config", path])
+        r.expect(code == 0, "graphs %s on %d: exit code %d %s" % (on, ranks, code, err[-500:]))
+        lines, weights = r.metrics(folder), {}
+        for name in glob.glob(os.path.join(folder, "checkpoints", "*", "*.safetensors")):
+            with open(name, "rb") as f:
+                weights[os.path.basename(name)] = f.read()
+        runs[on] = [rig.curve(lines, "loss"), rig.curve(lines, "grad_norm"), weights]
+        r.expect(len(lines) == 3 and weights, "%d steps, %d files of weights" % (len(lines), len(weights)))
+        did = re.search(r"device.graphs: (\d+) graphs .*; (\d+) of (\d+) ops by (\d+) launches", out)
+        r.expect(bool(did) == on, did.group(0) if did else "no graphs")
+        if did:
+            made, launched, ops, launches = map(int, did.groups())
+            r.expect(0 < made <= launches and (ranks > 1 or launched > ops / 4), "graphs are launched")
+    for i, what in enumerate(("loss", "gradient norm", "weights and moments")):
+        r.expect(runs[False][i] == runs[True][i], "the same bits: " + what)
+
+
 def main():
     program, emulated, which = sys.argv[1:]
     r = rig.Rig(program)
@@ -61,6 +94,9 @@ def main():
     rig.write_shard(r.path("tokens"), rig.text_like(257, 4000))
     if which == "tuned":
         tuned(r, emulated)
+        r.finish()
+    if which.startswith("graphs"):
+        graphs(r, emulated, which)
         r.finish()
     steps = 2 if which == "context" else 4
     right = r.train("right", settings(r, precision__compute="fp32", run__steps=steps))
