@@ -1,3 +1,4 @@
+#include "plan/search_fit.h"
 #include "plan/search_sketch.h"
 
 #include <stdlib.h>
@@ -16,45 +17,35 @@ static void add(struct search *s, const struct search_layout *l)
 	s->list[s->count++] = *l;
 }
 
-enum { CONTEXT_LEAST = 4096 }; /* tokens of a sequence on a rank, where it is shared out */
-
-/* Calls f for each mesh that the devices, the model and the nodes allow; its data ranks, tensor, context and pipeline. */
-static void each_mesh(const struct plan_options *o, int64_t devices, void (*f)(void *to, const struct search_layout *mesh), void *to)
-{
-	const struct model_settings *m = &o->config->model;
-	int64_t node = (int64_t)o->hardware->devices_per_node.value;
-	struct search_layout l = {.chunks = 1, .schedule = PIPELINE_1F1B};
-	for (l.tensor = 1; l.tensor <= node && l.tensor <= devices; l.tensor++) {
-		if (devices % l.tensor != 0 || m->heads % l.tensor != 0 || m->kv_heads % l.tensor != 0 || m->ffn % l.tensor != 0)
-			continue;
-		for (l.context = 1; l.context == 1 || (l.context <= devices && m->sequence / l.context >= CONTEXT_LEAST); l.context *= 2)
-			for (l.pipeline = 1; l.pipeline <= m->layers; l.pipeline++) {
-				int64_t model = l.tensor * l.context * l.pipeline;
-				l.data = devices / model;
-				if (devices % model == 0 && o->config->batch.global % l.data == 0)
-					f(to, &l);
-			}
-	}
-}
-
 struct walk {
 	struct search *s;
 	const struct plan_options *o;
 };
 
+/* The optimizer shared out over data ranks, and behind it whole. */
+static void both_optimizers(struct search *s, struct search_layout l)
+{
+	l.sharded = l.data * l.context > 1;
+	add(s, &l);
+	if (!l.sharded)
+		return;
+	l.sharded = false;
+	add(s, &l);
+}
+
 /* Schedules and chunks of a mesh and micro-batch. */
 static void each_schedule(const struct walk *w, struct search_layout l)
 {
 	const struct model_settings *m = &w->o->config->model;
-	add(w->s, &l);
+	both_optimizers(w->s, l);
 	if (l.pipeline == 1)
 		return;
 	l.schedule = PIPELINE_ZERO_BUBBLE;
-	add(w->s, &l);
+	both_optimizers(w->s, l);
 	l.schedule = PIPELINE_INTERLEAVED;
 	for (l.chunks = 2; l.chunks <= 8 && l.chunks * l.pipeline <= m->layers; l.chunks++)
 		if (m->layers % (l.chunks * l.pipeline) == 0)
-			add(w->s, &l);
+			both_optimizers(w->s, l);
 }
 
 static void layouts_of(void *to, const struct search_layout *mesh)
@@ -85,6 +76,34 @@ static double least_seconds(const struct plan_options *o, const struct search_la
 	return run_step_flops(c) / devices / best * (1 + idle);
 }
 
+/* With nothing computed again where that fits, else the cheapest set that does. */
+static void sketch_recompute(struct search_layout *l, const struct plan_options *o)
+{
+	if (l->recompute == RECOMPUTE_NONE)
+		search_sketch(l, o, true);
+	if (l->recompute == RECOMPUTE_NONE && (!*l->reason || l->memory == 0))
+		return;
+	l->recompute = RECOMPUTE_AUTO;
+	l->memory = 0;
+	search_sketch(l, o, true);
+}
+
+/* A whole optimizer needs more memory than a sharded one, so it is tried where that fits, and stays in where it is faster. */
+static void sketch_whole(struct search_layout *l, const struct search_layout *sharded, const struct plan_options *o)
+{
+	if (sharded->sketch == 0) {
+		memcpy(l->reason, sharded->reason, sizeof l->reason);
+		return;
+	}
+	l->recompute = sharded->recompute;
+	sketch_recompute(l, o);
+	if (l->sketch * (1 + tie) < sharded->sketch)
+		return;
+	if (!*l->reason)
+		snprintf(l->reason, sizeof l->reason, "no faster than with a sharded optimizer, and needs more memory");
+	l->sketch = 0;
+}
+
 static void sketch_all(struct search *s, const struct plan_options *o)
 {
 	double best = 0;
@@ -95,12 +114,10 @@ static void sketch_all(struct search *s, const struct plan_options *o)
 			snprintf(l->reason, sizeof l->reason, "at least %.0f%% slower by its FLOPs and bubble alone", 100 * (least / best - 1));
 			continue;
 		}
-		search_sketch(l, o, true);
-		if (*l->reason && l->memory > 0) {
-			l->recompute = RECOMPUTE_AUTO;
-			l->memory = 0;
-			search_sketch(l, o, true);
-		}
+		if (i > 0 && !l->sharded && s->list[i - 1].sharded)
+			sketch_whole(l, &s->list[i - 1], o);
+		else
+			sketch_recompute(l, o);
 		if (l->sketch > 0 && (best == 0 || l->sketch < best))
 			best = l->sketch;
 	}
@@ -170,77 +187,6 @@ static bool plan_best(struct search *s, const struct plan_options *o, struct err
 	return true;
 }
 
-/* Whether some mesh of the devices fits with full recompute and micro-batches of 1. More tensor ranks need less memory in
- * every part, so only the most are tried. */
-struct fit {
-	struct search_layout best;
-	int64_t widest;
-	const struct plan_options *o;
-	bool fits;
-};
-
-static void try_fit(void *to, const struct search_layout *mesh)
-{
-	struct fit *f = to;
-	struct search_layout l = *mesh;
-	l.micro = 1;
-	l.recompute = RECOMPUTE_FULL;
-	if (f->fits || l.tensor != f->widest)
-		return;
-	search_sketch(&l, f->o, false);
-	if (*l.reason || l.memory == 0)
-		return;
-	f->best = l;
-	f->fits = true;
-}
-
-static void widen(void *to, const struct search_layout *mesh)
-{
-	struct fit *f = to;
-	f->widest = mesh->tensor > f->widest ? mesh->tensor : f->widest;
-}
-
-static bool fits(const struct plan_options *o, int64_t devices, struct search_layout *l)
-{
-	struct plan_options here = *o;
-	here.devices = devices;
-	struct fit f = {.o = &here};
-	each_mesh(o, devices, widen, &f);
-	each_mesh(o, devices, try_fit, &f);
-	*l = f.best;
-	return f.fits;
-}
-
-static void find_fewest(struct search *s, const struct plan_options *o)
-{
-	int64_t node = (int64_t)o->hardware->devices_per_node.value;
-	for (int64_t n = 1; n <= 1 << 20 && s->fewest == 0; n = n < node ? n + 1 : n < 8 * node ? n + node : n * 5 / 4 / node * node)
-		if (fits(o, n, &s->fewest_layout))
-			s->fewest = n;
-}
-
-static void find_longest(struct search *s, const struct plan_options *o)
-{
-	struct config *c = o->config;
-	int64_t before = c->model.sequence, low = 0, high = 1024;
-	struct search_layout l;
-	for (; high <= 1 << 22; low = high, high *= 2) {
-		c->model.sequence = high;
-		if (!fits(o, o->devices, &l))
-			break;
-		s->longest_layout = l;
-	}
-	for (int64_t step = (high - low) / 2; step >= 1024 && step >= high / 32; step /= 2) {
-		c->model.sequence = low + step;
-		if (!fits(o, o->devices, &l))
-			continue;
-		low += step;
-		s->longest_layout = l;
-	}
-	c->model.sequence = before;
-	s->longest = low;
-}
-
 bool search_make(struct search *s, const struct plan_options *o, struct error *e)
 {
 	struct config *c = o->config;
@@ -249,20 +195,22 @@ bool search_make(struct search *s, const struct plan_options *o, struct error *e
 		return false;
 	if (c->batch.global == 0)
 		return error_set(e, CODE_USAGE, "%s: batch.global is not set: the search needs it", c->path);
+	if (c->batch.micro == 0 && !config_set(c, "batch.micro", "1", CODE_USAGE, e)) /* it is searched for */
+		return false;
 	struct walk w = {s, o};
-	each_mesh(o, o->devices, layouts_of, &w);
+	search_each_mesh(o, o->devices, layouts_of, &w);
 	if (s->count == 0)
 		return error_set(e, CODE_USAGE, "%s: no layout divides batch.global = %lld samples, %lld heads and %lld layers over %lld devices",
 				 c->path, (long long)c->batch.global, (long long)c->model.heads, (long long)c->model.layers, (long long)o->devices);
 	sketch_all(s, o);
 	if (!plan_best(s, o, e))
 		return false;
-	find_fewest(s, o);
+	search_fewest(s, o);
 	if (s->ranked == 0)
 		return error_set(e, CODE_USAGE, "%s: no layout fits on %lld devices: the nearest %s; %s%lld", c->path, (long long)o->devices,
 				 s->list[0].reason, s->fewest ? "the fewest on which one does are " : "nor on more, up to ",
 				 (long long)(s->fewest ? s->fewest : 1 << 20));
-	find_longest(s, o);
+	search_longest(s, o);
 	return true;
 }
 

@@ -1,9 +1,10 @@
 /* search.h: the best layouts for a number of devices, and why the others are not.
  *
- * All layouts that divide are tried: tensor × context × pipeline × data ranks, micro-batches, schedules with their chunks, recompute (none
- * where it fits, else the cheapest set that does). Each is first sketched: its first, a middle and its last stage are counted
- * and timed without the others, and the bubble has its formula. The best of these are planned in full and ranked by seconds; ties
- * within 1% go to the one with more memory to spare.
+ * All layouts that divide are tried: tensor × context × pipeline × data ranks, micro-batches, schedules with their chunks, the
+ * optimizer sharded or whole, recompute (none where it fits, else the cheapest set that does). Each is first sketched: its first,
+ * a middle and its last stage are counted and timed without the others, and the bubble has its formula. A whole optimizer stays in
+ * where that makes it faster. The best of these are planned in full and ranked by seconds; ties within 1% go to the one with more
+ * memory to spare.
  *
  * Used by the plan command. */
 #ifndef MTRAIN_PLAN_SEARCH_H
@@ -18,6 +19,7 @@ struct search_layout {
 	int64_t data, context, tensor, pipeline, chunks, micro;
 	enum pipeline_schedule schedule;
 	enum recompute_choice recompute;
+	bool sharded;            /* optimizer, over data x context ranks */
 	double sketch;           /* seconds; 0: does not fit */
 	double seconds, mfu;     /* planned in full; 0: not */
 	int64_t memory;          /* of the fullest stage */
@@ -29,7 +31,7 @@ struct search {
 	int count, room;
 	int ranked;
 	int64_t devices, memory_limit;
-	int64_t fewest;           /* devices on which the model fits at all; 0: not within 1048576 */
+	int64_t fewest;           /* devices on which the model fits at all (search_fit.h); 0: not within 1048576 */
 	struct search_layout fewest_layout;
 	int64_t longest;          /* tokens of a sequence that still fits on `devices`; 0: none */
 	struct search_layout longest_layout;

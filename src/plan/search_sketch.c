@@ -14,6 +14,7 @@ void search_apply(struct config *c, const struct search_layout *l)
 	c->parallel.chunks = l->chunks;
 	c->parallel.schedule = l->schedule;
 	c->parallel.recompute = l->recompute;
+	c->parallel.shard_optimizer = l->sharded;
 	c->parallel.stages = "auto";
 	c->batch.micro = l->micro;
 	c->device.memory = 0;

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "plan/search.h"
+#include "plan/plan.h"
 
 static const char settings[] =
 	"[model]\nlayers = 16\nhidden = 1024\nheads = 8\nsequence = 512\nvocab = 128\ntied = false\n"
@@ -207,38 +207,6 @@ static void hardware_files_come_back(void **state)
 	free(b);
 }
 
-/* The search's first is no slower than any layout that was planned in full, those that fit fit, and what is out says why. */
-static void search_ranks(void **state)
-{
-	struct rig r;
-	struct error e = {0};
-	struct search s;
-	plan_of(&r, "[device]\nmemory_gib = 2\ncontext_gib = 0.1\n[network]\nlink_gbps = 5\n", SETS("batch.global=64"), 8);
-	if (!search_make(&s, &(struct plan_options){.config = &r.config, .hardware = &r.hardware, .stack = &r.stack, .devices = 8}, &e))
-		fail_msg("%s", e.text);
-	assert_true(s.ranked > 3 && s.ranked <= s.count);
-	for (int i = 0; i < s.count; i++) {
-		const struct search_layout *l = &s.list[i];
-		assert_int_equal(l->data * l->context * l->tensor * l->pipeline, 8);
-		if (i < s.ranked) {
-			assert_true(l->seconds >= 0.99 * s.list[0].seconds && l->memory <= s.memory_limit && !*l->reason);
-			if (fabs(l->sketch / l->seconds - 1) > 0.1)
-				fail_msg("%lld x %lld x %lld: sketched %.4g s, planned %.4g s", (long long)l->data, (long long)l->tensor,
-					 (long long)l->pipeline, l->sketch, l->seconds);
-		}
-		assert_true((l->sketch > 0) == (*l->reason == '\0'));
-	}
-	/* 18 bytes a parameter do not fit on one device of 2 GiB, and do on two: 200 M parameters. */
-	assert_int_equal(s.fewest, 2);
-	assert_true(s.longest >= 1024 && s.longest % 1024 == 0);
-	search_finish(&s);
-	r.config.batch.global = 63;
-	assert_false(search_make(&s, &(struct plan_options){.config = &r.config, .hardware = &r.hardware, .stack = &r.stack, .devices = 1021}, &e));
-	assert_non_null(strstr(e.text, "no layout"));
-	search_finish(&s);
-	finish(&r);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -246,7 +214,6 @@ int main(void)
 		cmocka_unit_test(tensor_time_is_bytes),       cmocka_unit_test(data_time_is_bytes),
 		cmocka_unit_test(launches_hold_small_steps_up), cmocka_unit_test(memory_is_that_of_the_arenas),
 		cmocka_unit_test(bad_input_is_explained),     cmocka_unit_test(hardware_files_come_back),
-		cmocka_unit_test(search_ranks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
