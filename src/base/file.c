@@ -127,14 +127,30 @@ bool file_write_all(int fd, const void *data, size_t bytes)
 	return true;
 }
 
+/* A device or a pipe is no file to put another one in place of. */
+static bool write_into(const char *path, const void *data, size_t bytes, int code, struct error *e)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return system_error(e, code, path);
+	bool good = file_write_all(fd, data, bytes);
+	int reason = errno;
+	close(fd);
+	errno = reason;
+	return good || system_error(e, code, path);
+}
+
 bool file_replace(const char *path, const void *data, size_t bytes, int code, struct error *e)
 {
 	char temp[PATH_ROOM];
+	struct stat now;
+	if (stat(path, &now) == 0 && !S_ISREG(now.st_mode))
+		return write_into(path, data, bytes, code, e);
 	if (snprintf(temp, sizeof temp, "%s.tmp.%d", path, (int)getpid()) >= (int)sizeof temp)
 		return error_set(e, code, "%s: path too long", path);
 	int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (fd < 0)
-		return system_error(e, code, temp);
+		return system_error(e, code, path);
 	bool good = file_write_all(fd, data, bytes) && fsync(fd) == 0;
 	int reason = errno;
 	close(fd);

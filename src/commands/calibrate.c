@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends.h"
@@ -60,7 +61,11 @@ static bool run(struct job *j, const struct values *v, struct error *e)
 	check(h);
 	snprintf(folder, sizeof folder, "%.*s", slash > v->output ? (int)(slash - v->output) : 1, slash ? v->output : ".");
 	/* Before minutes of measuring, not behind them. */
-	if (j->launch.rank == 0 && access(folder, W_OK) != 0)
+	struct stat now;
+	bool is_folder = *v->output == '\0' || (stat(v->output, &now) == 0 && S_ISDIR(now.st_mode));
+	if (j->launch.rank == 0 && is_folder)
+		error_set(&bad, CODE_USAGE, "--output '%s': must be the name of a file", v->output);
+	else if (j->launch.rank == 0 && access(folder, W_OK) != 0)
 		error_set(&bad, CODE_USAGE, "--output %s: %s: %s", v->output, folder, strerror(errno));
 	bool good = comm_agree(j->world, &bad) && calibrate(h, &(struct calibrate_options){
 		.dev = j->dev, .world = j->world, .local_size = j->launch.local_size, .folder = folder,

@@ -37,11 +37,15 @@ static bool fit_mesh(const struct plan_options *o, struct mesh *mesh, struct err
 	int64_t model = s->tensor * s->context * s->pipeline, world = o->devices;
 	if (world == 0)
 		world = model * (s->data > 0 ? s->data : 1);
-	if (world % model != 0 || (s->data > 0 && s->data * model != world))
-		return error_set(e, CODE_USAGE, "%s: %lld devices cannot be divided into parallel.tensor*context*pipeline = %lld%s: %lld or "
-				 "%lld devices would do", c->path, (long long)world, (long long)model, s->data > 0 ? " times parallel.data" : "",
-				 (long long)(s->data > 0 ? s->data * model : world / model * model > 0 ? world / model * model : model),
-				 (long long)((world / model + 1) * model));
+	if (world % model != 0 || (s->data > 0 && s->data * model != world)) {
+		int64_t less = s->data > 0 ? s->data * model : world / model * model;
+		char other[32] = "";
+		if (s->data == 0 && less > 0)
+			snprintf(other, sizeof other, "%lld or ", (long long)less);
+		return error_set(e, CODE_USAGE, "%s: %lld devices cannot be divided into parallel.tensor*context*pipeline = %lld%s: %s%lld devices "
+				 "would do", c->path, (long long)world, (long long)model, s->data > 0 ? " times parallel.data" : "", other,
+				 (long long)(s->data > 0 ? less : (world / model + 1) * model));
+	}
 	if (!mesh_init(mesh, s, 0, (int)world, "mtrain", c->path, e))
 		return false;
 	c->parallel.data = mesh->size[AXIS_DATA];

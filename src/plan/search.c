@@ -187,6 +187,21 @@ static bool plan_best(struct search *s, const struct plan_options *o, struct err
 	return true;
 }
 
+/* What is wrong with the config on one device is wrong in every layout. */
+static bool check_alone(const struct plan_options *o, struct error *e)
+{
+	struct plan_options one = *o;
+	struct plan p;
+	int64_t global = o->config->batch.global;
+	search_apply(o->config, &(struct search_layout){.data = 1, .context = 1, .tensor = 1, .pipeline = 1, .chunks = 1, .micro = 1});
+	one.devices = one.config->batch.global = 1;
+	bool good = plan_prepare(&p, &one, e);
+	one.config->batch.global = global;
+	if (good)
+		plan_finish(&p);
+	return good;
+}
+
 bool search_make(struct search *s, const struct plan_options *o, struct error *e)
 {
 	struct config *c = o->config;
@@ -197,6 +212,8 @@ bool search_make(struct search *s, const struct plan_options *o, struct error *e
 		return error_set(e, CODE_USAGE, "%s: batch.global is not set: the search needs it", c->path);
 	if (c->batch.micro == 0 && !config_set(c, "batch.micro", "1", CODE_USAGE, e)) /* it is searched for */
 		return false;
+	if (!check_alone(o, e))
+		return false;
 	struct walk w = {s, o};
 	search_each_mesh(o, o->devices, layouts_of, &w);
 	if (s->count == 0)
@@ -206,10 +223,13 @@ bool search_make(struct search *s, const struct plan_options *o, struct error *e
 	if (!plan_best(s, o, e))
 		return false;
 	search_fewest(s, o);
-	if (s->ranked == 0)
-		return error_set(e, CODE_USAGE, "%s: no layout fits on %lld devices: the nearest %s; %s%lld", c->path, (long long)o->devices,
-				 s->list[0].reason, s->fewest ? "the fewest on which one does are " : "nor on more, up to ",
+	if (s->ranked == 0) {
+		struct search_layout nearest = search_nearest(o);
+		return error_set(e, CODE_USAGE, "%s: no layout fits on %lld devices: the nearest %s%s; %s%lld", c->path, (long long)o->devices,
+				 nearest.memory ? "with full recompute " : "", nearest.memory ? nearest.reason : s->list[0].reason,
+				 s->fewest ? "the fewest on which one does are " : "nor on more, up to ",
 				 (long long)(s->fewest ? s->fewest : 1 << 20));
+	}
 	search_longest(s, o);
 	return true;
 }

@@ -2,8 +2,8 @@
  *
  * All layouts that divide are tried: tensor × context × pipeline × data ranks, micro-batches, schedules with their chunks, the
  * optimizer sharded or whole, recompute (none where it fits, else the cheapest set that does). Each is first sketched: its first,
- * a middle and its last stage are counted and timed without the others, and the bubble has its formula. A whole optimizer stays in
- * where that makes it faster. The best of these are planned in full and ranked by seconds; ties within 1% go to the one with more
+ * a middle and its last stage are counted and timed alone, and what they wait for each other has a formula. A whole optimizer stays
+ * in where that makes it faster. The best of these are planned in full and ranked by seconds; ties within 1% go to the one with more
  * memory to spare.
  *
  * Used by the plan command. */

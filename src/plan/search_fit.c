@@ -27,7 +27,7 @@ void search_each_mesh(const struct plan_options *o, int64_t devices, void (*f)(v
 
 /* Of as many context ranks, more tensor ranks need less memory in every part, so only the most are tried. */
 struct fit {
-	struct search_layout best;
+	struct search_layout best; /* that fits, or that needs least; reason empty and memory 0: none could be counted */
 	int64_t widest[CONTEXTS]; /* tensor ranks, by the logarithm of the context ranks */
 	const struct plan_options *o;
 	bool fits;
@@ -52,10 +52,11 @@ static void try_fit(void *to, const struct search_layout *mesh)
 	if (f->fits || l.tensor != *widest(f, mesh))
 		return;
 	search_sketch(&l, f->o, false);
-	if (*l.reason || l.memory == 0)
+	if (l.memory == 0)
 		return;
-	f->best = l;
-	f->fits = true;
+	f->fits = !*l.reason;
+	if (f->fits || f->best.memory == 0 || l.memory < f->best.memory)
+		f->best = l;
 }
 
 static void widen(void *to, const struct search_layout *mesh)
@@ -64,16 +65,28 @@ static void widen(void *to, const struct search_layout *mesh)
 	*most = mesh->tensor > *most ? mesh->tensor : *most;
 }
 
-static bool fits(const struct plan_options *o, int64_t devices, struct search_layout *l)
+static struct fit try_all(const struct plan_options *o, int64_t devices)
 {
 	struct plan_options here = *o;
 	here.devices = devices;
 	struct fit f = {.o = &here};
 	search_each_mesh(o, devices, widen, &f);
 	search_each_mesh(o, devices, try_fit, &f);
+	f.o = NULL;
+	return f;
+}
+
+static bool fits(const struct plan_options *o, int64_t devices, struct search_layout *l)
+{
+	struct fit f = try_all(o, devices);
 	if (f.fits)
 		*l = f.best;
 	return f.fits;
+}
+
+struct search_layout search_nearest(const struct plan_options *o)
+{
+	return try_all(o, o->devices).best;
 }
 
 static int64_t next_count(int64_t n, int64_t node)

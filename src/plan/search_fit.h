@@ -12,6 +12,9 @@ void search_each_mesh(const struct plan_options *o, int64_t devices, void (*f)(v
  * 0: none fits. */
 void search_fewest(struct search *s, const struct plan_options *o);
 
+/* What needs least on o->devices, where nothing fits; reason says how much. Memory 0: no mesh could be counted. */
+struct search_layout search_nearest(const struct plan_options *o);
+
 /* Fills longest and its layout, to 1024 tokens, or to the config's sequence where that is shorter. The config comes back. */
 void search_longest(struct search *s, const struct plan_options *o);
 

@@ -51,20 +51,42 @@ void search_refuse(struct search_layout *l, const struct error *e)
 		 ? "does not fit even with full recompute" : e->text);
 }
 
-/* What a pipeline stands idle, as part of its work. */
-static double bubble(const struct search_layout *l, int64_t global)
+/* What a stage stands idle, of the time that the others take for one micro-batch. */
+static double idle_share(const struct search_layout *l, int64_t micros)
 {
-	double micros = (double)global / (double)(l->data * l->micro), behind = (double)(l->pipeline - 1);
+	int64_t others = l->pipeline - 1, missing = micros < l->pipeline ? l->pipeline - micros : 0;
+	/* weight parts fill a third of it for each micro-batch behind the first */
 	if (l->schedule == PIPELINE_ZERO_BUBBLE)
-		return behind / micros / 3;
-	return behind / micros / (double)l->chunks;
+		return (double)(2 * others - (micros <= others ? micros - 1 : others)) / (double)(3 * others);
+	/* before each chunk but the first a rank waits for the micro-batches that do not fill the pipeline */
+	return (double)(others + (l->chunks - 1) * missing) / (double)(others * l->chunks);
 }
 
-static double alone(const struct plan *p, const struct record *record)
+/* Stages alone, and what the slowest waits for the others; a middle one stands for all middle ones. */
+static double together(const struct search_layout *l, int64_t global, const struct simulated_stage *alone, int count)
+{
+	double all = 0, slowest = 0, own = 0;
+	int64_t micros = global / (l->data * l->micro);
+	for (int i = 0; i < count; i++) {
+		double once = alone[i].seconds[CAUSE_DATA] + alone[i].seconds[CAUSE_OPTIMIZER], seconds = 0;
+		for (int c = 0; c < CAUSES; c++)
+			seconds += alone[i].seconds[c];
+		double work = (seconds - once) / (double)micros;
+		all += work * (count == 3 && i == 1 ? (double)(l->pipeline - 2) : 1);
+		if (seconds > slowest) {
+			slowest = seconds;
+			own = work;
+		}
+	}
+	return l->pipeline == 1 ? slowest : slowest + (all - own) * idle_share(l, micros);
+}
+
+static struct simulated_stage alone(const struct plan *p, const struct record *record)
 {
 	struct timing timing = plan_timing(p);
 	struct simulated_stage stage;
-	return simulate(&(struct simulate_options){.timing = &timing, .records = &record, .stages = 1, .alone = true}, &stage);
+	simulate(&(struct simulate_options){.timing = &timing, .records = &record, .stages = 1, .alone = true}, &stage);
+	return stage;
 }
 
 void search_sketch(struct search_layout *l, const struct plan_options *o, bool timed)
@@ -72,6 +94,7 @@ void search_sketch(struct search_layout *l, const struct plan_options *o, bool t
 	struct plan p;
 	struct error e = {0};
 	struct record records[3] = {0};
+	struct simulated_stage times[3];
 	int list[3];
 
 	l->sketch = 0;
@@ -93,12 +116,11 @@ void search_sketch(struct search_layout *l, const struct plan_options *o, bool t
 		l->memory = total > l->memory ? total : l->memory;
 		if (total > p.memory_limit)
 			search_too_much(l, &p, list[i]);
-		else if (timed) {
-			double seconds = alone(&p, &records[i]);
-			l->sketch = seconds > l->sketch ? seconds : l->sketch;
-		}
+		else if (timed)
+			times[i] = alone(&p, &records[i]);
 	}
-	l->sketch = *l->reason ? 0 : l->sketch * (1 + bubble(l, o->config->batch.global));
+	if (timed && !*l->reason)
+		l->sketch = together(l, o->config->batch.global, times, count);
 	for (int i = 0; i < count; i++)
 		record_finish(&records[i]);
 	plan_finish(&p);

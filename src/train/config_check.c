@@ -99,6 +99,8 @@ static bool check_context(const struct config *c, struct error *e)
 	       multiple(c, "model.sequence", c->model.sequence, "2*parallel.context", 2 * c->parallel.context, e);
 }
 
+enum { MICROS_MOST = 65536 }; /* a step's actions are listed */
+
 static bool check_batch(const struct config *c, struct error *e)
 {
 	const struct batch_settings *b = &c->batch;
@@ -116,6 +118,10 @@ static bool check_batch(const struct config *c, struct error *e)
 		 (long long)c->parallel.data);
 	if (!multiple(c, "batch.global", b->global, name, b->micro * c->parallel.data, e))
 		return false;
+	int64_t micros = b->global / (b->micro * c->parallel.data);
+	if (micros > MICROS_MOST)
+		return wrong(c, e, "batch.global = %lld makes %lld micro-batches of each data rank's part of a step: at most %d can be; a larger "
+			     "batch.micro or more data ranks would do", (long long)b->global, (long long)micros, MICROS_MOST);
 	if ((double)b->global * (double)c->model.sequence * (double)c->run.steps >= 0x1p63)
 		return wrong(c, e, "run.steps*batch.global*model.sequence are more tokens than can be counted");
 	return true;

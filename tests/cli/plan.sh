@@ -76,12 +76,43 @@ time=$( { TIMEFORMAT=%R; time (ulimit -v "$most_kib"; "$mtrain" plan --config gp
 grep -q '1.01 T parameters on 3072' out || wrong 'plan of 1 T' "$(cat err)"
 [ -n "${MTRAIN_SANITIZED:-}" ] || [ "${time%.*}" -lt 6 ] || wrong 'plan of 1 T' "took $time s" # 1 s on an idle core
 
+# Numbers of devices: one, a prime, the most; none is too much, and what is no count is said to be none.
+refused 2 'gpt.ini: 1 devices cannot be divided into parallel.tensor*context*pipeline = 64: 64 devices would do' "${plan[@]}" --devices 1
+refused 2 'gpt.ini: no layout divides batch.global = 64 samples, 96 heads and 96 layers over 997 devices' "${plan[@]}" --search --devices 997
+refused 2 'gpt.ini: no layout divides batch.global = 64 samples, 96 heads and 96 layers over 1048576 devices' \
+	"${plan[@]}" --search --devices 1048576
+for n in 0 -3 4.5 1048577 99999999999999999999; do
+	refused 2 "plan: --devices $n: must be a whole number from 1 to 1048576" "${plan[@]}" --search --devices "$n"
+done
+
+# What is wrong on any number of devices is said as a plan says it. A layer that does not fit: how much it needs.
+refused 2 'gpt.ini: model.hidden = 12289 is not divisible by model.heads = 96: 12288 or 12384 would be' \
+	"${plan[@]}" --search --devices 64 --set model.hidden=12289
+refused 2 'gpt.ini: v100-32gb has no bf16: precision.compute = fp16 would do' \
+	plan --config gpt.ini --hardware v100-32gb --search --devices 64 --set precision.compute=bf16
+refused 2 'gpt.ini: no layout fits on 8 devices: the nearest with full recompute needs 1.73 TiB of 80.0 GiB, mostly optimizer; nor on more, up to 1048576' \
+	"${plan[@]}" --search --devices 8 --set model.hidden=262144 --set model.heads=2048 --set model.layers=1 --set batch.global=8
+refused 2 "gpt.ini: batch.global = 2147483647 makes 2147483647 micro-batches of each data rank's part of a step: at most 65536 can be; \
+a larger batch.micro or more data ranks would do" "${plan[@]}" --set batch.global=2147483647
+sed '/^micro/d' gpt.ini >searched.ini
+prints 'planned in full' plan --config searched.ini --hardware selene --search --devices 64 --set batch.global=8
+
+refused 2 "--output '.': must be the name of a file" calibrate --output .
+refused 2 "--output '': must be the name of a file" calibrate --output ''
 refused 2 '--output none/here.ini: none: No such file or directory' calibrate --output none/here.ini
 refused 2 '--hardware a100-80: there is no such file, and none of that name is built in; did you mean a100-80gb? (a100-40gb, a100-80gb, a800-80gb, b200-180gb, dgxc-h100, h100-80gb, h200-141gb, jean-zay, selene, v100-32gb, vtrain, zero-bubble)' \
 	plan --config gpt.ini --hardware a100-80
 refused 2 'gpt.ini: 100 devices cannot be divided into parallel.tensor*context*pipeline = 64: 64 or 128 devices would do' "${plan[@]}" --devices 100
 refused 2 '--trace no/trace.json: cannot be written' "${plan[@]}" --trace no/trace.json
 [ -e no ] && wrong 'plan --trace no/trace.json' 'left something behind'
+refused 2 '--trace .: cannot be written' "${plan[@]}" --trace .
+# A pipe or a device is written into: no file takes its place.
+mkfifo pipe
+cat pipe >piped &
+prints 'it fits' "${plan[@]}" --trace pipe
+wait $!
+[ -p pipe ] || wrong 'plan --trace pipe' 'put a file in its place'
+grep -q traceEvents piped || wrong 'plan --trace pipe' 'wrote no trace into it'
 printf '[device]\npeak_fp16_tflops = -1\n' >bad.ini
 refused 2 'bad.ini:2: peak_fp16_tflops = -1: must be a number above 0, and may go on with `, measured: source`' \
 	plan --config gpt.ini --hardware bad.ini
