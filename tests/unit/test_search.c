@@ -171,6 +171,25 @@ static void ranks(void **state)
 	close_rig(&r);
 }
 
+/* With fewer micro-batches than stages, and most time in what is done once a step. */
+static void few_micros_are_sketched(void **state)
+{
+	struct rig r;
+	open_rig(&r, "[model]\nlayers = 16\nhidden = 512\nheads = 8\nsequence = 512\nvocab = 8192\n[batch]\nglobal = 2\n",
+		 "[device]\nmemory_gib = 16\n[network]\nlink_gbps = 2\n", 32);
+	run_search(&r);
+	int fewer = 0;
+	for (int i = 0; i < r.search.ranked; i++) {
+		const struct search_layout *l = &r.search.list[i];
+		fewer += 2 / (l->data * l->micro) < l->pipeline;
+		if (fabs(l->sketch / l->seconds - 1) > 0.1)
+			fail_msg("%lld x %lld x %lld x %lld: sketched %.4g s, planned %.4g s", (long long)l->data, (long long)l->tensor,
+				 (long long)l->pipeline, (long long)l->chunks, l->sketch, l->seconds);
+	}
+	assert_true(fewer > 3);
+	close_rig(&r);
+}
+
 /* Each mesh with several data ranks is looked at with both optimizers. What is out because of a sharded one's memory does not fit
  * whole either. */
 static void both_optimizers_are_looked_at(void **state)
@@ -204,6 +223,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fewest_is_that_of_all_meshes), cmocka_unit_test(longest_is_that_of_all_meshes), cmocka_unit_test(ranks),
+		cmocka_unit_test(few_micros_are_sketched),
 		cmocka_unit_test(both_optimizers_are_looked_at),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
