@@ -24,20 +24,26 @@ static void clean(struct calibrate_bench *b, size_t before)
 	dev_zero(b->dev, Q_COMPUTE, tensor_1d(begin + before, U8, (int64_t)(b->arena.used - before)));
 }
 
-/* The three products of a linear [n, k] in a step of m rows, as one rate. */
+/* The three products of a linear [n, k] in a step of m rows, as one rate. As in a step, each finds its operands in memory, not
+ * where the one before has left them: they are other ones each time. */
 static void products(struct calibrate_bench *b, enum dtype t, int64_t m, int64_t n, int64_t k)
 {
+	enum { SETS = 64, BYTES = 64 << 20 }; /* more than caches hold */
 	size_t before = b->arena.used;
-	struct tensor x = matrix(b, t, m, k), y = matrix(b, t, m, n), w = matrix(b, t, n, k), bias = vector(b, t, n);
-	struct tensor dw = matrix(b, dtype_sum(t), n, k);
+	struct op_gemm f[SETS], i[SETS], g[SETS];
 	double forward, input, weight, flops = 2 * (double)m * (double)n * (double)k;
+	int sets = 0, at = 0;
+	for (; sets < SETS && (sets < 2 || b->arena.used - before < BYTES); sets++) {
+		struct tensor x = matrix(b, t, m, k), y = matrix(b, t, m, n), w = matrix(b, t, n, k), bias = vector(b, t, n);
+		struct tensor dw = matrix(b, dtype_sum(t), n, k);
+		f[sets] = (struct op_gemm){.out = y, .a = x, .b = w, .b_transposed = true, .epilogue = GEMM_BIAS, .bias = bias};
+		i[sets] = (struct op_gemm){.out = x, .a = y, .b = w};
+		g[sets] = (struct op_gemm){.out = dw, .a = y, .a_transposed = true, .b = x, .accumulate = true};
+	}
 	clean(b, before);
-	struct op_gemm f = {.out = y, .a = x, .b = w, .b_transposed = true, .epilogue = GEMM_BIAS, .bias = bias};
-	struct op_gemm i = {.out = x, .a = y, .b = w};
-	struct op_gemm g = {.out = dw, .a = y, .a_transposed = true, .b = x, .accumulate = true};
-	CALIBRATE_TIME(b, forward, op_gemm(b->dev, &f));
-	CALIBRATE_TIME(b, input, op_gemm(b->dev, &i));
-	CALIBRATE_TIME(b, weight, op_gemm(b->dev, &g));
+	CALIBRATE_TIME(b, forward, op_gemm(b->dev, &f[at++ % sets]));
+	CALIBRATE_TIME(b, input, op_gemm(b->dev, &i[at++ % sets]));
+	CALIBRATE_TIME(b, weight, op_gemm(b->dev, &g[at++ % sets]));
 	calibrate_point(&b->h->gemm[hardware_type(t)], flops, 3 * flops / (forward + input + weight) * 1e-12);
 	b->arena.used = before;
 }
