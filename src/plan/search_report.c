@@ -11,8 +11,8 @@ static const char *const recomputes[] = {"none", "selective", "full", "auto"};
 static void row(const struct search_layout *l, FILE *out)
 {
 	char memory[32];
-	fprintf(out, "  %5lld %7lld %6lld %8lld %6lld %5lld  %-11s %-9s %-9s %10s", (long long)l->data, (long long)l->context, (long long)l->tensor, (long long)l->pipeline,
-		(long long)l->chunks, (long long)l->micro, schedules[l->schedule], recomputes[l->recompute], l->sharded ? "sharded" : "whole",
+	fprintf(out, "  %5lld %7lld %6lld %8lld %6lld %5lld  %-11s %-9s %-9s %10s", (long long)l->data, (long long)l->context,
+		(long long)l->tensor, (long long)l->pipeline, (long long)l->chunks, (long long)l->micro, schedules[l->schedule], recomputes[l->recompute], l->sharded ? "sharded" : "whole",
 		l->memory ? text_bytes(memory, sizeof memory, (uint64_t)l->memory) : "-");
 	if (l->seconds > 0)
 		fprintf(out, " %9.4g s  %4.1f%%\n", l->seconds, 100 * l->mfu);
@@ -30,8 +30,8 @@ static void where(const struct search_layout *l, FILE *out)
 void search_report(const struct search *s, FILE *out)
 {
 	int fit = 0, shown = 0;
-	fprintf(out, "  %5s %7s %6s %8s %6s %5s  %-11s %-9s %-9s %10s %11s  %5s\n", "data", "context", "tensor", "pipeline", "chunks", "micro", "schedule", "recompute",
-		"optimizer", "memory", "step", "mfu");
+	fprintf(out, "  %5s %7s %6s %8s %6s %5s  %-11s %-9s %-9s %10s %11s  %5s\n", "data", "context", "tensor",
+		"pipeline", "chunks", "micro", "schedule", "recompute", "optimizer", "memory", "step", "mfu");
 	for (int i = 0; i < s->ranked; i++)
 		row(&s->list[i], out);
 	for (int i = 0; i < s->count; i++)
@@ -52,22 +52,35 @@ void search_report(const struct search *s, FILE *out)
 
 static cJSON *layout(const struct search_layout *l)
 {
-	cJSON *o = cJSON_CreateObject();
-	check(o && json_add_count(o, "data", l->data) && json_add_count(o, "context", l->context) && json_add_count(o, "tensor", l->tensor) && json_add_count(o, "pipeline", l->pipeline) &&
-	      json_add_count(o, "chunks", l->chunks) && json_add_count(o, "micro", l->micro) &&
-	      cJSON_AddStringToObject(o, "schedule", schedules[l->schedule]) &&
-	      cJSON_AddStringToObject(o, "recompute", recomputes[l->recompute]) && cJSON_AddBoolToObject(o, "shard_optimizer", l->sharded) && json_add_count(o, "memory", l->memory));
-	check(l->seconds == 0 || (json_add_number(o, "step_seconds", l->seconds) && json_add_number(o, "mfu", l->mfu)));
-	check(l->sketch == 0 || json_add_number(o, "sketch_seconds", l->sketch));
-	check(!*l->reason || cJSON_AddStringToObject(o, "reason", l->reason));
+	cJSON *o = json_put_object(NULL, NULL);
+	json_put_count(o, "data", l->data);
+	json_put_count(o, "context", l->context);
+	json_put_count(o, "tensor", l->tensor);
+	json_put_count(o, "pipeline", l->pipeline);
+	json_put_count(o, "chunks", l->chunks);
+	json_put_count(o, "micro", l->micro);
+	json_put_text(o, "schedule", schedules[l->schedule]);
+	json_put_text(o, "recompute", recomputes[l->recompute]);
+	check(cJSON_AddBoolToObject(o, "shard_optimizer", l->sharded));
+	json_put_count(o, "memory", l->memory);
+	if (l->seconds > 0) {
+		json_put_number(o, "step_seconds", l->seconds);
+		json_put_number(o, "mfu", l->mfu);
+	}
+	if (l->sketch > 0)
+		json_put_number(o, "sketch_seconds", l->sketch);
+	if (*l->reason)
+		json_put_text(o, "reason", l->reason);
 	return o;
 }
 
 cJSON *search_json(const struct search *s)
 {
-	cJSON *all = cJSON_CreateObject(), *list = all ? cJSON_AddArrayToObject(all, "layouts") : NULL;
-	check(list && json_add_count(all, "devices", s->devices) && json_add_count(all, "ranked", s->ranked) &&
-	      json_add_count(all, "fewest_devices", s->fewest) && json_add_count(all, "longest_sequence", s->longest));
+	cJSON *all = json_put_object(NULL, NULL), *list = json_put_array(all, "layouts");
+	json_put_count(all, "devices", s->devices);
+	json_put_count(all, "ranked", s->ranked);
+	json_put_count(all, "fewest_devices", s->fewest);
+	json_put_count(all, "longest_sequence", s->longest);
 	for (int i = 0; i < s->count; i++)
 		cJSON_AddItemToArray(list, layout(&s->list[i]));
 	return all;
