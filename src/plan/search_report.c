@@ -12,7 +12,8 @@ static void row(const struct search_layout *l, FILE *out)
 {
 	char memory[32];
 	fprintf(out, "  %5lld %7lld %6lld %8lld %6lld %5lld  %-11s %-9s %-9s %10s", (long long)l->data, (long long)l->context,
-		(long long)l->tensor, (long long)l->pipeline, (long long)l->chunks, (long long)l->micro, schedules[l->schedule], recomputes[l->recompute], l->sharded ? "sharded" : "whole",
+		(long long)l->tensor, (long long)l->pipeline, (long long)l->chunks, (long long)l->micro, schedules[l->schedule],
+		recomputes[l->recompute], l->sharded ? "sharded" : "whole",
 		l->memory ? text_bytes(memory, sizeof memory, (uint64_t)l->memory) : "-");
 	if (l->seconds > 0)
 		fprintf(out, " %9.4g s  %4.1f%%\n", l->seconds, 100 * l->mfu);
@@ -24,7 +25,8 @@ static void row(const struct search_layout *l, FILE *out)
 
 static void where(const struct search_layout *l, FILE *out)
 {
-	fprintf(out, "data %lld x context %lld x tensor %lld x pipeline %lld\n", (long long)l->data, (long long)l->context, (long long)l->tensor, (long long)l->pipeline);
+	fprintf(out, "data %lld x context %lld x tensor %lld x pipeline %lld\n", (long long)l->data, (long long)l->context,
+		(long long)l->tensor, (long long)l->pipeline);
 }
 
 void search_report(const struct search *s, FILE *out)
