@@ -141,7 +141,7 @@ void bench_open(struct bench *b, const struct backend *backend, const char *colu
 {
 	bool plain = column && strcmp(column, "plain") == 0;
 	struct dev_options options = {.threads = threads, .plain = plain, .instructions = column};
-	struct dev_limits limits = {.rows = 1024, .width = 50304, .head_size = 128, .tensors = CALL_LIST};
+	struct dev_limits limits = {.rows = 2048, .width = 50304, .head_size = HEAD_SIZE_MAX, .tensors = CALL_LIST};
 	struct error e = {0};
 	*b = (struct bench){0};
 	if (!dev_open(&b->dev, backend, &options, &e) || !dev_reserve(b->dev, &limits, &e))
