@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "attention_pick.h"
 #include "dev/backend.h"
 #include "gemm.h"
 #include "graphs.h"
@@ -64,6 +65,7 @@ struct card {
 	struct kernel_place place;
 	struct gemm *gemm;
 	struct graphs *graphs; /* NULL: off */
+	struct attention_pick *attention;
 	struct allocation *allocations, *pinned; /* of the card; of the host */
 	int number; /* of the card on this machine */
 	int major, minor;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "card.h"
+#include "cudnn_attention.h"
 #include "place.h"
 
 enum { DRIVER_LEAST = 12000 }; /* CUDA 12.0 */
@@ -25,6 +26,7 @@ static void close_card(struct device *dev)
 	cudaDeviceSynchronize();
 	graphs_close(c->graphs);
 	card_give_back_all(dev);
+	attention_pick_close(c->attention);
 	gemm_close(c->gemm);
 	card_close_queues(c);
 	free(c);
@@ -96,8 +98,14 @@ static void run_op(void *card, enum graphs_op op, const void *a)
 	case GRAPHS_##name:                        \
 		kernel_##name(&c->place, a);       \
 		break;
-		KERNELS(RUN)
+		KERNELS_DIRECT(RUN)
 #undef RUN
+	case GRAPHS_attention_forward:
+		attention_pick_forward(c->attention, &c->place, a);
+		break;
+	case GRAPHS_attention_backward:
+		attention_pick_backward(c->attention, &c->place, a);
+		break;
 	case GRAPHS_gemm:
 		gemm_run(c->gemm, &c->place, a);
 		break;
@@ -122,6 +130,7 @@ static const struct ops ops_cuda = {OPS(CARD_ENTRY)};
 static bool open_card(struct device *dev, const struct dev_options *options, struct error *e)
 {
 	struct card *c = calloc(1, sizeof *c);
+	struct attention_other attention;
 	size_t room = 0, all = 0;
 	if (!c)
 		return error_set(e, CODE_MACHINE, "out of memory");
@@ -134,6 +143,8 @@ static bool open_card(struct device *dev, const struct dev_options *options, str
 	dev->threads = 0;
 	card_open_queues(c);
 	c->place.stream = c->streams[Q_COMPUTE].stream;
+	bool other = cudnn_attention_open(&attention, 10 * c->major + c->minor, c->place.stream);
+	c->attention = attention_pick_open(other ? &attention : NULL);
 	if (options->graphs && !graphs_open(&c->graphs, &(struct graphs_options){
 		    .stream = c->place.stream, .run = run_op, .context = c}, e)) {
 		close_card(dev);
@@ -154,7 +165,10 @@ static bool open_card(struct device *dev, const struct dev_options *options, str
 static bool reserve(struct device *dev, const struct dev_limits *limits, struct error *e)
 {
 	size_t kernels = kernel_workspace(limits);
+	size_t attention = attention_pick_workspace(card_of(dev)->attention, limits);
 	dev->workspace = kernels > GEMM_WORKSPACE ? kernels : GEMM_WORKSPACE; /* one stream: they take turns */
+	dev->workspace = dev->workspace > attention ? dev->workspace : attention;
+	attention_pick_reserved(card_of(dev)->attention, dev->workspace);
 	card_of(dev)->place.workspace = card_take(dev, dev->workspace);
 	if (!card_of(dev)->place.workspace)
 		return error_set(e, CODE_MACHINE, "%s: no room for %zu bytes of workspace", dev->text, dev->workspace);
@@ -173,6 +187,7 @@ static double peak_flops(const struct device *dev, enum dtype compute)
 static bool rehearse(struct device *dev, bool on)
 {
 	card_of(dev)->rehearsing = on;
+	attention_pick_settle(card_of(dev)->attention, !on);
 	return true;
 }
 
@@ -187,14 +202,16 @@ static void end(struct device *dev)
 	graphs_end(card_of(dev)->graphs);
 }
 
-static void choose_products(struct device *dev, struct tuning *own, bool timed)
+static void choose_ways(struct device *dev, struct tuning *own, bool timed)
 {
 	gemm_choose(card_of(dev)->gemm, &card_of(dev)->place, own, timed);
+	attention_pick_choose(card_of(dev)->attention, &card_of(dev)->place, own, timed);
 }
 
 static void told(struct device *dev, const struct tuning *choices)
 {
 	gemm_told(card_of(dev)->gemm, choices);
+	attention_pick_told(card_of(dev)->attention, choices);
 	graphs_forget(card_of(dev)->graphs);
 }
 
@@ -220,6 +237,6 @@ const struct backend backend_cuda = {
 	.end = end,
 	.post = card_post,
 	.rehearse = rehearse,
-	.choose = choose_products,
+	.choose = choose_ways,
 	.told = told,
 };

@@ -40,15 +40,16 @@ cudaError_t kernel_load(void);
 /* Bytes of workspace that every op below manages with, for calls within the limits. */
 size_t kernel_workspace(const struct dev_limits *limits);
 
-#define KERNELS(X)                                                                                          \
+/* DIRECT: what an op of a card queues; the others are what it queues where no library's are taken (attention_pick.h). */
+#define KERNELS_DIRECT(X)                                                                                   \
 	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
 	X(residual_forward) X(norm_backward) X(residual_backward) X(gelu_forward) X(bias_backward)          \
 	X(swiglu_forward) X(swiglu_backward) X(rope)                                                        \
 	X(unit_rows_forward) X(unit_rows_backward)                                                          \
-	X(attention_forward)                                                                                \
-	X(attention_backward) X(attention_part_forward) X(attention_part_backward) X(attention_delta)       \
+	X(attention_part_forward) X(attention_part_backward) X(attention_delta)       \
 	X(heads_copy) X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add)           \
 	X(convert) X(square_sums) X(step_verdict) X(adamw)
+#define KERNELS(X) KERNELS_DIRECT(X) X(attention_forward) X(attention_backward)
 #define KERNEL_DECLARE(name) void kernel_##name(const struct kernel_place *k, const struct op_##name *a);
 KERNELS(KERNEL_DECLARE)
 #undef KERNEL_DECLARE

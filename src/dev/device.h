@@ -35,6 +35,9 @@ struct dev_limits {
 	int64_t width;     /* widest row of any matrix: max of C, F, qkv width, head block's vocabulary */
 	int64_t head_size; /* D */
 	int64_t tensors;   /* parameter tensors on this rank */
+	/* Pairs of queries and keys of attention that a library may compute (16 bits, whole sequences, no dropout, no biases):
+	 * B·H·T² of a call, G·T² of one KV group; 0: there is none. */
+	int64_t scores, group_scores;
 };
 
 struct dev_options {
@@ -75,8 +78,8 @@ void dev_give_back(struct device *dev, void *memory);
  * False: this device has no such first calls, and nothing to choose; nothing is on. */
 bool dev_rehearse(struct device *dev, bool on);
 
-/* Adds how the device computes what it was asked for so far, where it has a choice; timed: it times what it was not told,
- * on the memory of the calls, which it spoils. Blocks. Between rehearsals only. */
+/* Adds how the device computes what it was asked for so far, where it has a choice. What it was not told it tries, and with
+ * timed it times it, on the memory of the calls, which it spoils. Blocks. Between rehearsals only. */
 void dev_choose(struct device *dev, struct tuning *own, bool timed);
 
 /* What the device takes from now on where it has a choice. */

@@ -58,7 +58,7 @@ static void agree(struct tuning *all, const struct tuning *own, struct comm *wor
 	free(counts);
 }
 
-/* What the checkpoint has beside: another mesh's products. What it had otherwise cannot be used on this device. */
+/* What the checkpoint has beside: another mesh's shapes. What it had otherwise cannot be used on this device. */
 static void keep(struct tuning *all, const struct tuning *before)
 {
 	bool other = false;
@@ -69,8 +69,8 @@ static void keep(struct tuning *all, const struct tuning *before)
 			tuning_set(all, before->list[i].key, before->list[i].value);
 	}
 	if (other && log_rank() == 0)
-		log_warn("the checkpoint's algorithms of matrix products are another library's or card's: chosen anew, so losses may "
-			 "differ in their last bits from those that would have followed");
+		log_warn("the checkpoint's algorithms of matrix products and attention are another library's or card's: chosen anew, so losses "
+			 "may differ in their last bits from those that would have followed");
 }
 
 void rehearse(struct run *r, struct comm *world, const struct manifest_run *checkpoint, struct tuning *agreed)
@@ -94,7 +94,7 @@ void rehearse(struct run *r, struct comm *world, const struct manifest_run *chec
 	dev_told(r->dev, agreed);
 	dev_rehearse(r->dev, false);
 	log_phase(NULL);
-	log_info("rehearsed in %.1f s: algorithms of %d matrix products %s", now() - begin, agreed->count,
+	log_info("rehearsed in %.1f s: algorithms of %d matrix products and attentions %s", now() - begin, agreed->count,
 		 before.count ? "as the checkpoint has them" : r->config->device.tune ? "timed" : "as the library offers them");
 	tuning_finish(&own);
 	tuning_finish(&before);

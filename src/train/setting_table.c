@@ -175,7 +175,7 @@ const struct setting setting_table[] = {
 	{"device", "graphs", SETTING_BOOL, AT(device.graphs), "false",
 	 .help = "launch a step's computing as CUDA graphs, in the same bits"},
 	{"device", "tune", SETTING_BOOL, AT(device.tune), "true",
-	 .help = "time algorithms of matrix products at start; a checkpoint's stand"},
+	 .help = "time algorithms of matrix products and attention at start; a checkpoint's stand"},
 
 	{"launch", "init_timeout", SETTING_NUMBER, AT(launch.init_timeout), "300", "[0, inf)",
 	 .help = "seconds for all ranks to meet; 0: no limit"},

@@ -79,7 +79,7 @@ struct device_settings {
 	int64_t threads;     /* 0: auto */
 	int64_t memory;      /* bytes that a rank may take; 0: auto */
 	bool graphs;         /* the work of a step is launched as CUDA graphs */
-	bool tune;           /* algorithms of matrix products are timed at start */
+	bool tune;           /* algorithms of matrix products and attention are timed at start */
 };
 
 struct launch_settings {

@@ -268,6 +268,23 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 		emu_drain(stream);
 	return cudaSuccess;
 }
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows,
+			      cudaMemcpyKind kind, cudaStream_t stream)
+{
+	bool down = kind == cudaMemcpyDeviceToHost, up = kind == cudaMemcpyHostToDevice;
+	if (width > to_pitch || width > from_pitch)
+		wrong("a copy of rows that overlap");
+	if (memory_is_device(from) != !up || memory_is_device(to) != !down)
+		wrong("a copy whose kind is not that of its memory");
+	emu_enqueue(stream, [=] {
+		for (size_t i = 0; i < rows; i++)
+			memmove((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
+		return true;
+	});
+	if ((down && !is_pinned(to)) || (up && !is_pinned(from)))
+		emu_drain(stream);
+	return cudaSuccess;
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
 	*stream = new CUstream_st;
