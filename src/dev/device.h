@@ -91,6 +91,9 @@ void dev_wait(struct device *dev, enum queue q, struct mark m);
 /* The host waits until everything before the mark is done. */
 void dev_finish(struct device *dev, struct mark m);
 
+/* False: it only counts what is queued, and what is written to it need not be there. */
+bool dev_computes(const struct device *dev);
+
 /* Copies queued on q. Host memory must stay as it is until a mark after the call is finished. */
 void dev_write(struct device *dev, enum queue q, struct tensor to, const void *from_host);
 void dev_read(struct device *dev, enum queue q, void *to_host, struct tensor from);

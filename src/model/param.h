@@ -58,6 +58,7 @@ struct param_table {
 	enum dtype dtype;        /* compute type */
 	struct param_bucket *buckets; /* those on this rank, in the order of their first param_use */
 	int bucket_count;
+	int next;                /* where param_use looks first: models ask in about the order of the table */
 	/* Set after param_table_init, where they are to be others. */
 	bool frozen;             /* only looked at: no gradients are taken; false */
 	int slices;              /* equal parts that every bucket can be cut into; 1 */

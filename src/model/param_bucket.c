@@ -35,10 +35,20 @@ static int64_t round_up(int64_t n, int64_t multiple)
  * the others. Returns the end. */
 static int64_t place(struct param_table *t, const struct param *p, bool alone, bool whole, int64_t at)
 {
-	for (int i = 0; i < t->count; i++) {
+	int first = (int)(p - t->params), end = first + 1;
+	if (!alone && p->layer < 0) { /* those stand at both ends of the table; a layer's stand together */
+		first = 0;
+		end = t->count;
+	} else if (!alone) {
+		while (first > 0 && t->params[first - 1].layer == p->layer)
+			first--;
+		while (end < t->count && t->params[end].layer == p->layer)
+			end++;
+	}
+	for (int i = first; i < end; i++) {
 		struct param *q = &t->params[i];
 		int64_t local[TENSOR_DIMS];
-		if ((alone ? q != p : q->layer != p->layer) || (q->split == PARAM_WHOLE) != whole)
+		if ((!alone && q->layer != p->layer) || (q->split == PARAM_WHOLE) != whole)
 			continue;
 		local_shape(t, q, local);
 		q->bucket = t->bucket_count;
@@ -51,7 +61,7 @@ static int64_t place(struct param_table *t, const struct param *p, bool alone, b
 /* Opens p's bucket where it is not open yet. */
 static void open_bucket(struct param_table *t, struct memory *memory, const struct param *p, bool copy)
 {
-	for (int i = 0; i < t->bucket_count; i++)
+	for (int i = t->bucket_count - 1; i >= 0; i--)
 		if (t->buckets[i].layer == p->layer && !copy)
 			return;
 	struct param_bucket *b = &t->buckets[t->bucket_count];
@@ -79,10 +89,13 @@ struct param *param_use(struct param_table *t, struct memory *memory, bool copy,
 	vsnprintf(name, sizeof name, format, args);
 	va_end(args);
 	struct param *p = NULL;
-	for (int i = 0; i < t->count && !p; i++)
-		if (strcmp(t->params[i].name, name) == 0)
-			p = &t->params[i];
+	for (int i = 0; i < t->count && !p; i++) {
+		int at = (t->next + i) % t->count;
+		if (strcmp(t->params[at].name, name) == 0)
+			p = &t->params[at];
+	}
 	check(p && !p->here);
+	t->next = (int)(p - t->params) + 1;
 
 	int64_t local[TENSOR_DIMS];
 	local_shape(t, p, local);

@@ -108,7 +108,7 @@ static void fill(struct tensor table, const struct model_settings *m, struct dev
 struct tensor rope_table(const struct model_settings *m, enum dtype dtype, struct arena *arena, struct device *dev)
 {
 	struct tensor table = arena_2d(arena, dtype, m->sequence, rotated(m));
-	if (dev)
+	if (dev && dev_computes(dev))
 		fill(table, m, dev);
 	return table;
 }

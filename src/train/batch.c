@@ -6,6 +6,8 @@ void batch_init(struct batch *b, const struct gpt *gpt)
 {
 	size_t n = (size_t)gpt->env.tokens;
 	*b = (struct batch){.gpt = gpt};
+	if (!gpt->env.dev || !dev_computes(gpt->env.dev))
+		return; /* nothing will be read into them */
 	b->inputs = calloc(n, sizeof *b->inputs);
 	b->targets = calloc(n, sizeof *b->targets);
 	b->order = calloc(2 * n, sizeof *b->order); /* the second half is the sort's room */
@@ -55,7 +57,7 @@ void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int sl
 	if (!c->first && !c->last)
 		return;
 	dev_finish(dev, b->copied);
-	for (int64_t i = 0; i < g->env.batch; i++) {
+	for (int64_t i = 0; i < g->env.batch && dev_computes(dev); i++) {
 		struct error e;
 		bool whole = length == g->env.model->sequence;
 		int32_t *inputs = whole ? b->inputs + i * length : b->whole;
@@ -69,7 +71,8 @@ void batch_load(struct batch *b, const struct feed *feed, int64_t sample, int sl
 	}
 	dev_wait(dev, Q_COPY, dev_mark(dev, Q_COMPUTE));
 	if (c->first) {
-		batch_sort(b->order, b->inputs, n, b->order + n);
+		if (dev_computes(dev))
+			batch_sort(b->order, b->inputs, n, b->order + n);
 		dev_write(dev, Q_COPY, s->tokens, b->inputs);
 		dev_write(dev, Q_COPY, s->order, b->order);
 	}

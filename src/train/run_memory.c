@@ -56,7 +56,11 @@ bool run_check_memory(const struct run *r, struct error *e)
 	text_bytes(need, sizeof need, (size_t)needed(r));
 	text_bytes(workspace, sizeof workspace, dev_workspace(r->dev));
 	memory_list(list, &r->memory);
-	const char *even = r->config->parallel.recompute >= RECOMPUTE_FULL ? " even with parallel.recompute = full" : "";
+	static const char *const evens[] = {
+		[RECOMPUTE_NONE] = "", [RECOMPUTE_SELECTIVE] = "", [RECOMPUTE_FULL] = " even with parallel.recompute = full",
+		[RECOMPUTE_AUTO] = " with parallel.recompute = full, and no other choice fits either",
+	};
+	const char *even = evens[r->config->parallel.recompute];
 	if (set)
 		return error_set(e, CODE_USAGE, "device.memory = %s is too little: rank %d needs %s%s (%s, workspace %s); %s", limit,
 				 log_rank(), need, even, list, workspace, less(other, r));

@@ -76,6 +76,26 @@ time=$( { TIMEFORMAT=%R; time (ulimit -v "$most_kib"; "$mtrain" plan --config gp
 grep -q '1.01 T parameters on 3072' out || wrong 'plan of 1 T' "$(cat err)"
 [ -n "${MTRAIN_SANITIZED:-}" ] || [ "${time%.*}" -lt 6 ] || wrong 'plan of 1 T' "took $time s" # 1 s on an idle core
 
+# Tables that the host would fill for a run are not filled for a plan: 16 M positions in the same memory.
+(ulimit -v "$most_kib"; "$mtrain" plan --config gpt.ini --hardware selene --set model.sequence=16777216 --set model.position=rope >out 2>err) ||
+	wrong 'plan of 16 M rotary positions' "$(cat err)"
+
+# Layers by the thousand in time in proportion.
+time=$( { TIMEFORMAT=%U; time "$mtrain" plan --config gpt.ini --hardware selene --set model.layers=8192 --set model.hidden=96 \
+	>out 2>err; } 2>&1 )
+[ -n "${MTRAIN_SANITIZED:-}" ] || [ "${time%.*}" -lt 8 ] || wrong 'plan of 8192 layers' "took $time s of the processor" # 1.5 s; it was 50
+
+# Nothing is left of a calibration that is stopped while it writes to disk.
+mkdir stopped
+"$mtrain" calibrate --output stopped/here.ini --backend cpu --threads 1 >out 2>err &
+calibration=$!
+while kill -0 "$calibration" 2>/dev/null && ! ls -l "/proc/$calibration/fd" 2>/dev/null | grep -q mtrain-calibrate; do
+	sleep 0.005
+done
+kill -INT "$calibration" 2>/dev/null
+wait "$calibration"
+[ -z "$(ls -A stopped)" ] || [ "$(ls -A stopped)" = here.ini ] || wrong 'a stopped calibration' "leaves $(ls -A stopped)"
+
 # Numbers of devices: one, a prime, the most; none is too much, and what is no count is said to be none.
 refused 2 'gpt.ini: 1 devices cannot be divided into parallel.tensor*context*pipeline = 64: 64 devices would do' "${plan[@]}" --devices 1
 refused 2 'gpt.ini: no layout divides batch.global = 64 samples, 96 heads and 96 layers over 997 devices' "${plan[@]}" --search --devices 997

@@ -227,7 +227,7 @@ def recompute(r):
         r.expect(memory["full"] < memory["auto"] <= most, "%s: auto takes %d of %d" % (label, memory["auto"], most))
         tight = r.ini("recompute-tight-" + label, dict(s, **{"parallel.recompute": "auto", "device.memory": memory["full"] - 1000}))
         code, _, err, _ = r.run(ranks, ["--config", tight])
-        r.expect(code == 2 and "even with parallel.recompute = full" in err, "%s: too tight is refused: %s" % (label, err.strip()))
+        r.expect(code == 2 and "with parallel.recompute = full, and no other choice" in err, "%s: too tight is refused: %s" % (label, err.strip()))
 
 
 def precision(r):

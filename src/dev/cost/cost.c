@@ -265,6 +265,7 @@ static void cost_told(struct device *dev, const struct tuning *choices)
 }
 
 const struct backend backend_cost = {
+	.counts = true,
 	.name = "cost",
 	.open = cost_open,
 	.reserve = cost_reserve,
