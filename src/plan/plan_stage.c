@@ -6,22 +6,25 @@
 
 static const double gibi = 0x1p30;
 
-static int groups_of(const struct ledger *l)
+/* Of several ranks, which a step makes calls on. From the run, not its record: memory is counted without a step too. */
+static int groups_of(const struct run *r)
 {
-	int count = 0;
-	for (int i = 0; i < l->groups; i++)
-		count += l->group[i].ranks > 1;
+	const struct groups *g = &r->groups;
+	const struct comm *all[] = {g->world, g->tensor, g->context, g->data, g->pipe};
+	int count = r->grad.tied != NULL; /* the ends */
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		count += comm_size(all[i]) > 1;
 	return count;
 }
 
-static int64_t overhead(const struct plan_options *o, const struct ledger *l)
+static int64_t overhead(const struct plan_options *o, const struct run *r)
 {
 	const struct hardware *h = o->hardware;
 	if (h->cpu)
 		return 0;
 	if (o->stack->overhead_gib >= 0)
 		return (int64_t)(o->stack->overhead_gib * gibi);
-	return (int64_t)((h->context_gib.value + h->library_gib.value + h->group_gib.value * groups_of(l)) * gibi);
+	return (int64_t)((h->context_gib.value + h->library_gib.value + h->group_gib.value * groups_of(r)) * gibi);
 }
 
 /* What the ops of the CPU backend use inside. */
@@ -84,7 +87,7 @@ bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, s
 	bool good = !o->hardware->cpu || cpu_workspace(o, c, &workspace, e);
 	s->ledger.workspace = (int64_t)workspace;
 	s->layers = c->run.gpt.layers;
-	s->overhead = overhead(o, &s->ledger);
+	s->overhead = overhead(o, &c->run);
 	stack_memory(p, o, c, &s->ledger);
 	s->total = s->overhead + s->ledger.workspace;
 	for (int k = 0; k < MEMORY_KINDS; k++)

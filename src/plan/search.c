@@ -187,6 +187,31 @@ static bool plan_best(struct search *s, const struct plan_options *o, struct err
 	return true;
 }
 
+/* What computes again all there is may fit where the cheapest set does not: then that layout is the one in the ranking. */
+static bool plan_nearest(struct search *s, const struct plan_options *o, struct search_layout *nearest, struct error *e)
+{
+	*nearest = search_nearest(o);
+	if (nearest->memory == 0 || *nearest->reason)
+		return true;
+	search_sketch(nearest, o, true);
+	add(s, nearest);
+	qsort(s->list, (size_t)s->count, sizeof *s->list, by_sketch);
+	return plan_best(s, o, e);
+}
+
+/* Chunks may share the head's layer out better than the 1F1B that search_fit.h tries: what is in the ranking fits. */
+static void as_ranked(struct search *s, const struct plan_options *o)
+{
+	if (s->fewest == 0 || s->fewest > s->devices) {
+		s->fewest = s->devices;
+		s->fewest_layout = s->list[0];
+	}
+	if (s->longest < o->config->model.sequence) {
+		s->longest = o->config->model.sequence;
+		s->longest_layout = s->list[0];
+	}
+}
+
 /* What is wrong with the config on one device is wrong in every layout. */
 static bool check_alone(const struct plan_options *o, struct error *e)
 {
@@ -220,17 +245,17 @@ bool search_make(struct search *s, const struct plan_options *o, struct error *e
 		return error_set(e, CODE_USAGE, "%s: no layout divides batch.global = %lld samples, %lld heads and %lld layers over %lld devices",
 				 c->path, (long long)c->batch.global, (long long)c->model.heads, (long long)c->model.layers, (long long)o->devices);
 	sketch_all(s, o);
-	if (!plan_best(s, o, e))
+	struct search_layout nearest = {0};
+	if (!plan_best(s, o, e) || (s->ranked == 0 && !plan_nearest(s, o, &nearest, e)))
 		return false;
 	search_fewest(s, o);
-	if (s->ranked == 0) {
-		struct search_layout nearest = search_nearest(o);
+	if (s->ranked == 0)
 		return error_set(e, CODE_USAGE, "%s: no layout fits on %lld devices: the nearest %s%s; %s%lld", c->path, (long long)o->devices,
-				 nearest.memory ? "with full recompute " : "", nearest.memory ? nearest.reason : s->list[0].reason,
+				 *nearest.reason ? "with full recompute " : "", *nearest.reason ? nearest.reason : s->list[0].reason,
 				 s->fewest ? "the fewest on which one does are " : "nor on more, up to ",
 				 (long long)(s->fewest ? s->fewest : 1 << 20));
-	}
 	search_longest(s, o);
+	as_ranked(s, o);
 	return true;
 }
 

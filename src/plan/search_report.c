@@ -25,8 +25,11 @@ static void row(const struct search_layout *l, FILE *out)
 
 static void where(const struct search_layout *l, FILE *out)
 {
-	fprintf(out, "data %lld x context %lld x tensor %lld x pipeline %lld\n", (long long)l->data, (long long)l->context,
+	fprintf(out, "data %lld x context %lld x tensor %lld x pipeline %lld", (long long)l->data, (long long)l->context,
 		(long long)l->tensor, (long long)l->pipeline);
+	if (l->chunks > 1)
+		fprintf(out, ", %lld chunks", (long long)l->chunks);
+	fprintf(out, "\n");
 }
 
 void search_report(const struct search *s, FILE *out)

@@ -54,6 +54,14 @@ refused 2 '--search compares many steps, and --trace shows one: leave one of the
 "$mtrain" "${plan[@]}" --search --devices 8 >out 2>err && wrong 'plan --search --devices 8' 'fits'
 grep -q 'no layout fits on 8 devices: the nearest .*; the fewest on which one does are' err || wrong 'plan --search' "$(cat err)"
 
+# The fewest devices and the longest sequence: a plan of that layout fits, and they are no less than what is in the list.
+printf '[hardware]\nbase = a100-80gb\n[device]\nmemory_gib = 6\n' >six.ini
+six=(plan --config gpt.ini --hardware six.ini --set model.layers=24 --set model.hidden=2048 --set model.heads=16 --set model.vocab=50257)
+prints 'on 6 devices: 2048, data 1 x context 1' "${six[@]}" --search --devices 6
+grep -q 'micro-batch 1): 6, data 1 x context 1 x tensor 2 x pipeline 3' out || wrong 'plan --search' "$(cat out)"
+prints 'micro-batch 1): 8, data 1 x context 1 x tensor 8 x pipeline 1' "${six[@]}" --search --devices 8
+prints 'it fits' "${six[@]}" --devices 8 --set parallel.tensor=8 --set parallel.pipeline=1 --set parallel.recompute=full
+
 # A middle stage of a layout that was sketched as good does not fit: the layout is out, not the search.
 prints 'does not fit even with full recompute' plan --config gpt.ini --hardware dgxc-h100 --search --devices 2048 --set model.layers=105 \
 	--set model.hidden=20480 --set model.heads=128 --set batch.global=1280 --set precision.compute=fp16

@@ -100,6 +100,9 @@ static void fewest_is_that_of_all_meshes(void **state)
 		{"[model]\nlayers = 6\nhidden = 384\nheads = 6\nsequence = 1024\nvocab = 30000\n[batch]\nglobal = 6\n", "memory_gib = 0.2\n"},
 		{"[model]\nlayers = 12\nhidden = 512\nheads = 8\nkv_heads = 2\nsequence = 512\nvocab = 512\n[batch]\nglobal = 5\n", "memory_gib = 0.12\n"},
 		{"[model]\nlayers = 3\nhidden = 1024\nheads = 16\nsequence = 256\nvocab = 50000\ntied = false\n[batch]\nglobal = 8\n", "memory_gib = 0.5\n"},
+		{"[model]\nlayers = 7\nhidden = 512\nheads = 4\nsequence = 512\nvocab = 4096\n[batch]\nglobal = 12\n", "memory_gib = 0.3\ngroup_gib = 0.03\n"},
+		{"[model]\nlayers = 12\nhidden = 512\nheads = 8\nsequence = 512\nvocab = 512\ntied = false\n[batch]\nglobal = 8\n",
+		 "memory_gib = 0.35\ngroup_gib = 0.05\n"},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct rig r;
@@ -121,13 +124,21 @@ static void fewest_is_that_of_all_meshes(void **state)
 /* No mesh fits a sequence that is longer by less than a quarter, and one fits the longest. */
 static void longest_is_that_of_all_meshes(void **state)
 {
-	static const char *const cases[] = {"layers = 4\nhidden = 256\nheads = 4\nsequence = 1024", "layers = 5\nhidden = 192\nheads = 3\nsequence = 2048",
-					    "layers = 2\nhidden = 256\nheads = 8\nsequence = 512\nposition = rope"};
+	static const struct {
+		const char *settings, *memory;
+	} cases[] = {
+		{"layers = 4\nhidden = 256\nheads = 4\nsequence = 1024", "memory_gib = 0.08\n"},
+		{"layers = 5\nhidden = 192\nheads = 3\nsequence = 2048", "memory_gib = 0.08\n"},
+		{"layers = 2\nhidden = 256\nheads = 8\nsequence = 512\nposition = rope", "memory_gib = 0.08\n"},
+		{"layers = 4\nhidden = 256\nheads = 4\nsequence = 1024", "memory_gib = 0.16\ngroup_gib = 0.02\n"},
+	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct rig r;
 		char settings[256];
-		snprintf(settings, sizeof settings, "[model]\n%s\nvocab = 1024\n[batch]\nglobal = 4\n", cases[i]);
-		open_rig(&r, settings, "[device]\nmemory_gib = 0.08\n", 8);
+		snprintf(settings, sizeof settings, "[model]\n%s\nvocab = 1024\n[batch]\nglobal = 4\n", cases[i].settings);
+		char more[64];
+		snprintf(more, sizeof more, "[device]\n%s", cases[i].memory);
+		open_rig(&r, settings, more, 8);
 		run_search(&r);
 		int64_t unit = r.config.model.sequence < 1024 ? r.config.model.sequence : 1024, longest = r.search.longest;
 		assert_true(longest > 0 && longest % unit == 0);
@@ -138,6 +149,30 @@ static void longest_is_that_of_all_meshes(void **state)
 				fail_msg("case %zu: the search has %lld tokens, a mesh %lld", i, (long long)longest, (long long)sequence);
 		close_rig(&r);
 	}
+}
+
+/* The search refuses where no mesh fits, with the reason, and only there; the fewest are not those on which none does. */
+static void refuses_where_no_mesh_fits(void **state)
+{
+	int refused = 0, found = 0;
+	for (double memory = 0.2; memory < 0.5; memory += 0.02) {
+		struct rig r;
+		struct error e = {0};
+		char more[64];
+		snprintf(more, sizeof more, "[device]\nmemory_gib = %g\ngroup_gib = 0.05\n", memory);
+		open_rig(&r, "[model]\nlayers = 6\nhidden = 512\nheads = 4\nsequence = 512\nvocab = 4096\n[batch]\nglobal = 12\n", more, 8);
+		bool good = search_make(&r.search, &r.options, &e);
+		if (good != any_fits(&r, 8, 512))
+			fail_msg("%g GiB: %s", memory, good ? "no mesh fits" : e.text);
+		if (good ? r.search.fewest < 1 || r.search.fewest > 8 : r.search.fewest == 8)
+			fail_msg("%g GiB: the fewest are %lld, %s", memory, (long long)r.search.fewest, e.text);
+		assert_true(!good || r.search.longest >= 512);
+		assert_true(good || strstr(e.text, "the nearest with full recompute needs "));
+		refused += !good;
+		found += good;
+		close_rig(&r);
+	}
+	assert_true(refused > 0 && found > 0);
 }
 
 /* The search's first is no slower than any layout that was planned in full, those that fit fit, and what is out says why. */
@@ -222,7 +257,8 @@ static void both_optimizers_are_looked_at(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fewest_is_that_of_all_meshes), cmocka_unit_test(longest_is_that_of_all_meshes), cmocka_unit_test(ranks),
+		cmocka_unit_test(fewest_is_that_of_all_meshes), cmocka_unit_test(longest_is_that_of_all_meshes),
+		cmocka_unit_test(refuses_where_no_mesh_fits), cmocka_unit_test(ranks),
 		cmocka_unit_test(few_micros_are_sketched),
 		cmocka_unit_test(both_optimizers_are_looked_at),
 	};
