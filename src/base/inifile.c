@@ -18,8 +18,17 @@ struct reader {
 	int room;                 /* of inih's buffer */
 };
 
+/* A setting that was handed on. */
+struct seen {
+	char section[NAME_ROOM], key[NAME_ROOM];
+	int line;
+};
+
 struct parse {
 	struct reader reader;
+	const char *path;
+	struct seen *seen;
+	int seen_count, seen_room;
 	bool (*f)(void *context, const struct inifile_entry *entry, struct error *e);
 	void *context;
 	struct error *e;
@@ -118,13 +127,34 @@ static bool append(struct parse *p, const char *text)
 	return true;
 }
 
+static bool new_to(struct parse *p)
+{
+	for (int i = 0; i < p->seen_count; i++)
+		if (strcmp(p->seen[i].section, p->section) == 0 && strcmp(p->seen[i].key, p->key) == 0)
+			return error_set(p->e, CODE_USAGE, "%s:%d: %s.%s is set a second time; the first is on line %d", p->path, p->line,
+					 p->section, p->key, p->seen[i].line);
+	if (p->seen_count == p->seen_room) {
+		int room = 2 * p->seen_room + 64;
+		struct seen *more = realloc(p->seen, (size_t)room * sizeof *more);
+		if (!more)
+			return no_memory(p);
+		p->seen = more;
+		p->seen_room = room;
+	}
+	struct seen *s = &p->seen[p->seen_count++];
+	memcpy(s->section, p->section, NAME_ROOM);
+	memcpy(s->key, p->key, NAME_ROOM);
+	s->line = p->line;
+	return true;
+}
+
 /* The setting is whole when the next one begins. */
 static bool give(struct parse *p)
 {
 	struct inifile_entry entry = {p->section, p->key, p->value, p->line};
 	if (p->line == 0 || p->failed)
 		return !p->failed;
-	p->failed = !p->f(p->context, &entry, p->e);
+	p->failed = !new_to(p) || !p->f(p->context, &entry, p->e);
 	if (p->failed)
 		reader_stop(&p->reader);
 	else
@@ -162,7 +192,7 @@ bool inifile_read(const char *path, const char *text, size_t bytes,
 		  bool (*f)(void *context, const struct inifile_entry *entry, struct error *e), void *context,
 		  struct error *e)
 {
-	struct parse p = {.reader = {.at = text, .end = text + bytes}, .f = f, .context = context, .e = e};
+	struct parse p = {.reader = {.at = text, .end = text + bytes}, .path = path, .f = f, .context = context, .e = e};
 	const char *zero = memchr(text, '\0', bytes);
 	if (zero)
 		return error_set(e, CODE_USAGE, "%s: byte 0 at offset %zu: not a text file", path,
@@ -174,6 +204,7 @@ bool inifile_read(const char *path, const char *text, size_t bytes,
 	if (!p.failed && (wrong_line == 0 || p.line < wrong_line))
 		give(&p);
 	free(p.value);
+	free(p.seen);
 	if (p.failed && (wrong_line == 0 || p.line <= wrong_line))
 		return false;
 	if (wrong_line > 0)

@@ -59,10 +59,6 @@ static bool take(struct config *c, const char *where, const struct inifile_entry
 	if (!s)
 		return error_set(e, CODE_USAGE, "%s: unknown key '%s' in [%s]%s", where, entry->key, entry->section,
 				 setting_hint_key(hint, sizeof hint, entry->section, entry->key));
-	const struct config_origin *before = &c->origin[index_of(s)];
-	if (source == CONFIG_FILE && before->source == CONFIG_FILE)
-		return error_set(e, CODE_USAGE, "%s: %s.%s is set a second time; the first is on line %d", where,
-				 s->section, s->key, before->line);
 	if (s->word && !*s->word && !*entry->value)
 		return true; /* "vocab =" says nothing */
 	if (!assign(c, index_of(s), entry->value, source, entry->line, reason))

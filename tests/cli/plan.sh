@@ -142,7 +142,7 @@ wait $!
 [ -p pipe ] || wrong 'plan --trace pipe' 'put a file in its place'
 grep -q traceEvents piped || wrong 'plan --trace pipe' 'wrote no trace into it'
 printf '[device]\npeak_fp16_tflops = -1\n' >bad.ini
-refused 2 'bad.ini:2: peak_fp16_tflops = -1: must be a number above 0, and may go on with `, measured: source`' \
+refused 2 'bad.ini:2: peak_fp16_tflops = -1: must be a number from 1e-06 to 1e+12, and may go on with `, measured: source`' \
 	plan --config gpt.ini --hardware bad.ini
 printf '[device]\npeak_fp16_tflop = 1\n' >bad.ini
 refused 2 "bad.ini:2: unknown key 'peak_fp16_tflop' in [device]; did you mean 'peak_fp16_tflops'?" plan --config gpt.ini --hardware bad.ini

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "machine.h"
 #include "plan/plan.h"
 
 static const char settings[] =
@@ -35,15 +36,8 @@ struct rig {
 
 static bool make(struct rig *r, const char *more, const char *const *sets, int count, int64_t devices, struct error *e)
 {
-	char path[] = "/tmp/mtrain-plan-XXXXXX";
-	int fd = mkstemp(path);
-	FILE *f = fdopen(fd, "w");
-	assert_non_null(f);
-	fprintf(f, "%s%s", ideal, more);
-	fclose(f);
 	*r = (struct rig){0};
-	bool good = hardware_load(&r->hardware, path, e) && stack_load(&r->stack, "mtrain", e);
-	unlink(path);
+	bool good = machine_load(&r->hardware, ideal, more, e) && stack_load(&r->stack, "mtrain", e);
 	if (!good || !config_parse(&r->config, "plan.ini", settings, sizeof settings - 1, sets, count, e))
 		fail_msg("%s", e->text);
 	return plan_make(&r->plan, &(struct plan_options){

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "machine.h"
 #include "plan/search.h"
 
 /* Four devices a node. */
@@ -31,16 +32,10 @@ struct rig {
 
 static void open_rig(struct rig *r, const char *settings, const char *more, int64_t devices)
 {
-	char path[] = "/tmp/mtrain-search-XXXXXX";
 	struct error e = {0};
-	FILE *f = fdopen(mkstemp(path), "w");
-	assert_non_null(f);
-	fprintf(f, "%s%s", machine, more);
-	fclose(f);
 	*r = (struct rig){0};
-	bool good = hardware_load(&r->hardware, path, &e) && stack_load(&r->stack, "mtrain", &e) &&
+	bool good = machine_load(&r->hardware, machine, more, &e) && stack_load(&r->stack, "mtrain", &e) &&
 		    config_parse(&r->config, "plan.ini", settings, strlen(settings), NULL, 0, &e);
-	unlink(path);
 	if (!good)
 		fail_msg("%s", e.text);
 	r->options = (struct plan_options){.config = &r->config, .hardware = &r->hardware, .stack = &r->stack, .devices = devices};

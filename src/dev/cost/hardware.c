@@ -17,44 +17,53 @@ struct row {
 	const char *range;
 	const char *initial; /* NULL: must be given */
 	const char *why;     /* of the initial value */
+	bool whole;
 };
 
-#define DEVICE(field) "device", #field, offsetof(struct hardware, field)
-#define LINK(place, field) #place, "link_" #field, offsetof(struct hardware, place.field)
+#define ROW(place, name, field) .section = #place, .key = name, .offset = offsetof(struct hardware, field)
+#define DEVICE(field) ROW(device, #field, field)
+#define LINK(place, field) ROW(place, "link_" #field, place.field)
+/* Wide, and so that no time or number of bytes made of them leaves its type. */
+#define RATE "[0.000001, 1e12]"
+#define SOME "[0, 1000000]"
+#define SHARE "[0.000001, 1]"
+static const double least = 0.000001; /* that is not 0: a peak of less is none */
+static const char curve_size[] = "[0.001, 1e30]", curve_rate[] = "[1e-9, 1e9]";
+
 static const struct row rows[] = {
-	{DEVICE(peak_fp16_tflops), "(0, inf)", NULL, NULL},
-	{DEVICE(peak_bf16_tflops), "[0, inf)", NULL, NULL},
-	{DEVICE(peak_fp32_tflops), "(0, inf)", NULL, NULL},
-	{DEVICE(peak_fp8_tflops), "[0, inf)", "0", "the device has none"},
-	{DEVICE(memory_gib), "(0, inf)", NULL, NULL},
-	{DEVICE(memory_gbps), "(0, inf)", NULL, NULL},
-	{DEVICE(units), "[0, 100000]", "0", "products are not quantised"},
-	{DEVICE(gemm_efficiency), "(0, 1]", "0.85", "best products reach 73 to 87% of the peak on A100 to B200"},
-	{DEVICE(gemm_depth), "[0, inf)", "110", "a tile's beginning and end, seen in products of small k"},
-	{DEVICE(attention_forward), "(0, 1]", "0.5", "of the peak for causal attention"},
-	{DEVICE(attention_backward), "(0, 1]", "0.4", "of the peak for causal attention"},
-	{DEVICE(attention_length), "[0, inf)", "300", "short sequences fill few units"},
-	{DEVICE(memory_efficiency), "(0, 1]", "0.8", "of the datasheet's bandwidth, as copies reach"},
-	{DEVICE(kernel_us), "[0, inf)", "2", "start and end of a kernel on the device"},
-	{DEVICE(launch_us), "[0, inf)", "4", "one launch on the host"},
-	{DEVICE(context_gib), "[0, inf)", "0.6", "driver and kernels"},
-	{DEVICE(library_gib), "[0, inf)", "0.1", "workspace of the products' library"},
-	{DEVICE(group_gib), "[0, inf)", "0.15", "buffers of each group of ranks"},
+	{DEVICE(peak_fp16_tflops), RATE, NULL, NULL},
+	{DEVICE(peak_bf16_tflops), "[0, 1e12]", NULL, NULL},
+	{DEVICE(peak_fp32_tflops), RATE, NULL, NULL},
+	{DEVICE(peak_fp8_tflops), "[0, 1e12]", "0", "the device has none"},
+	{DEVICE(memory_gib), "[0.000001, 1000000]", NULL, NULL},
+	{DEVICE(memory_gbps), RATE, NULL, NULL},
+	{DEVICE(units), "[0, 100000]", "0", "products are not quantised", true},
+	{DEVICE(gemm_efficiency), SHARE, "0.85", "best products reach 73 to 87% of the peak on A100 to B200"},
+	{DEVICE(gemm_depth), SOME, "110", "a tile's beginning and end, seen in products of small k"},
+	{DEVICE(attention_forward), SHARE, "0.5", "of the peak for causal attention"},
+	{DEVICE(attention_backward), SHARE, "0.4", "of the peak for causal attention"},
+	{DEVICE(attention_length), SOME, "300", "short sequences fill few units"},
+	{DEVICE(memory_efficiency), SHARE, "0.8", "of the datasheet's bandwidth, as copies reach"},
+	{DEVICE(kernel_us), SOME, "2", "start and end of a kernel on the device"},
+	{DEVICE(launch_us), SOME, "4", "one launch on the host"},
+	{DEVICE(context_gib), SOME, "0.6", "driver and kernels"},
+	{DEVICE(library_gib), SOME, "0.1", "workspace of the products' library"},
+	{DEVICE(group_gib), SOME, "0.15", "buffers of each group of ranks"},
 	{DEVICE(overlap_slowdown), "[1, 10]", "1.13", "1.1256 measured on A100 (Galvatron)"},
-	{"node", "devices_per_node", offsetof(struct hardware, devices_per_node), "[1, 1024]", "8", "a DGX-class node"},
-	{LINK(node, gbps), "(0, inf)", NULL, NULL},
-	{LINK(node, latency_us), "[0, inf)", "3", "of one message between devices of a node"},
-	{LINK(node, efficiency), "(0, 1]", "0.77", "bus bandwidth of a large collective: 232 of 300 GB/s on A100"},
-	{LINK(node, floor_us), "[0, inf)", "14", "small all-reduce of 8 H100: 13.7 us"},
-	{LINK(node, half_mb), "[0, inf)", "4", "smaller collectives do not fill the links"},
-	{LINK(node, pair), "(0, 1]", "0.8", "of the link for one send"},
-	{"network", "nics_per_node", offsetof(struct hardware, nics_per_node), "(0, 1024]", "8", "a DGX-class node"},
-	{LINK(network, gbps), "(0, inf)", "25", "one 200 Gb/s NIC"},
-	{LINK(network, latency_us), "[0, inf)", "8", "of one message between nodes, software and all"},
-	{LINK(network, efficiency), "(0, 1]", "0.9", "of the NICs for large collectives: 24 of 25 GB/s on one NIC"},
-	{LINK(network, floor_us), "[0, inf)", "30", "a small collective between nodes"},
-	{LINK(network, half_mb), "[0, inf)", "4", "smaller collectives do not fill the links"},
-	{LINK(network, pair), "(0, 1]", "0.8", "of a NIC for one send"},
+	{ROW(node, "devices_per_node", devices_per_node), "[1, 1024]", "8", "a DGX-class node", true},
+	{LINK(node, gbps), RATE, NULL, NULL},
+	{LINK(node, latency_us), SOME, "3", "of one message between devices of a node"},
+	{LINK(node, efficiency), SHARE, "0.77", "bus bandwidth of a large collective: 232 of 300 GB/s on A100"},
+	{LINK(node, floor_us), SOME, "14", "small all-reduce of 8 H100: 13.7 us"},
+	{LINK(node, half_mb), SOME, "4", "smaller collectives do not fill the links"},
+	{LINK(node, pair), SHARE, "0.8", "of the link for one send"},
+	{ROW(network, "nics_per_node", nics_per_node), "[0.001, 1024]", "8", "a DGX-class node"},
+	{LINK(network, gbps), RATE, "25", "one 200 Gb/s NIC"},
+	{LINK(network, latency_us), SOME, "8", "of one message between nodes, software and all"},
+	{LINK(network, efficiency), SHARE, "0.9", "of the NICs for large collectives: 24 of 25 GB/s on one NIC"},
+	{LINK(network, floor_us), SOME, "30", "a small collective between nodes"},
+	{LINK(network, half_mb), SOME, "4", "smaller collectives do not fill the links"},
+	{LINK(network, pair), SHARE, "0.8", "of a NIC for one send"},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -78,6 +87,7 @@ struct reading {
 	struct hardware *h;
 	const char *path;
 	int depth;
+	int settings; /* of this file, up to here */
 	bool given[ROWS];
 };
 
@@ -89,17 +99,19 @@ static bool wrong(const struct reading *r, const struct inifile_entry *x, struct
 }
 
 /* "312, datasheet: of the A100". */
-static bool read_number(const struct reading *r, const struct inifile_entry *x, const char *range, struct hardware_number *n,
+static bool read_number(const struct reading *r, const struct inifile_entry *x, const struct row *row, struct hardware_number *n,
 			struct error *e)
 {
 	char digits[64], words[64];
 	const char *comma = strchr(x->value, ',');
 	size_t length = comma ? (size_t)(comma - x->value) : strlen(x->value);
+	n->value = 0;
 	snprintf(digits, sizeof digits, "%.*s", (int)(length < 60 ? length : 60), x->value);
-	if (!text_to_number(digits, &n->value) || !range_holds(range, n->value)) {
+	if (!text_to_number(digits, &n->value) || !range_holds(row->range, n->value) || (n->value != 0 && n->value < least) ||
+	    (row->whole && n->value != floor(n->value))) {
 		char text[160];
-		snprintf(text, sizeof text, "must be a number %s, and may go on with `, measured: source`",
-			 range_say(words, sizeof words, range));
+		snprintf(text, sizeof text, "must be a %s %s%s, and may go on with `, measured: source`", row->whole ? "whole number" : "number",
+			 range_say(words, sizeof words, row->range), n->value > 0 && n->value < least ? ", and 0 where it is below 1e-06" : "");
 		return wrong(r, x, e, text);
 	}
 	n->mark = MARK_ASSUMED;
@@ -133,12 +145,15 @@ static bool read_curve(const struct reading *r, const struct inifile_entry *x, s
 			break;
 		*colon = '\0';
 		good = text_to_number(word, &c->size[c->count]) && text_to_number(colon + 1, &c->rate[c->count]) &&
-		       c->size[c->count] > 0 && c->rate[c->count] > 0 &&
+		       range_holds(curve_size, c->size[c->count]) && range_holds(curve_rate, c->rate[c->count]) &&
 		       (c->count == 0 || c->size[c->count] > c->size[c->count - 1]);
 		c->count++;
 	}
 	free(copy);
-	return good && c->count > 0 ? true : wrong(r, x, e, "must be points `size:rate …`, above 0, sizes ascending");
+	char sizes[64], rates[64], text[240];
+	snprintf(text, sizeof text, "must be points `size:rate …`, at most %d, sizes ascending and %s, rates %s", HARDWARE_POINTS,
+		 range_say(sizes, sizeof sizes, curve_size), range_say(rates, sizeof rates, curve_rate));
+	return good && c->count > 0 ? true : wrong(r, x, e, text);
 }
 
 static const char *const types[3] = {"fp16", "bf16", "fp32"};
@@ -168,7 +183,7 @@ static bool unknown(const struct reading *r, const struct inifile_entry *x, stru
 			keys[count++] = rows[i].key;
 	const char *near = count ? text_nearest(x->key, keys, count) : NULL;
 	if (count == 0)
-		return error_set(e, CODE_USAGE, "%s:%d: [%s]: sections are hardware, device, node, network and rates.TYPE", r->path,
+		return error_set(e, CODE_USAGE, "%s:%d: unknown section [%s]: there are [hardware], [device], [node], [network] and [rates.TYPE]", r->path,
 				 x->line, x->section);
 	return error_set(e, CODE_USAGE, "%s:%d: unknown key '%s' in [%s]%s%s%s", r->path, x->line, x->key, x->section,
 			 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -176,6 +191,8 @@ static bool unknown(const struct reading *r, const struct inifile_entry *x, stru
 
 static bool read_hardware(struct reading *r, const struct inifile_entry *x, struct error *e)
 {
+	if (strcmp(x->key, "base") == 0 && r->settings > 1)
+		return wrong(r, x, e, "must be the first setting of the file: it would take back those before it");
 	if (strcmp(x->key, "base") == 0)
 		return load(r, x->value, e);
 	if (strcmp(x->key, "backend") == 0) {
@@ -194,15 +211,15 @@ static bool read_hardware(struct reading *r, const struct inifile_entry *x, stru
 static bool entry(void *context, const struct inifile_entry *x, struct error *e)
 {
 	struct reading *r = context;
-	if (strcmp(x->section, "hardware") == 0) {
+	r->settings++;
+	if (strcmp(x->section, "hardware") == 0)
 		return read_hardware(r, x, e);
-	}
 	if (strncmp(x->section, "rates.", strlen("rates.")) == 0)
 		return read_rates(r, x, e);
 	for (int i = 0; i < ROWS; i++)
 		if (strcmp(rows[i].section, x->section) == 0 && strcmp(rows[i].key, x->key) == 0) {
 			r->given[i] = true;
-			return read_number(r, x, rows[i].range, number_of(&rows[i], r->h), e);
+			return read_number(r, x, &rows[i], number_of(&rows[i], r->h), e);
 		}
 	return unknown(r, x, e);
 }
@@ -223,9 +240,12 @@ static bool load(struct reading *r, const char *name, struct error *e)
 	}
 	if (!text && !file_read(name, &data, &size, CODE_USAGE, e))
 		return false;
+	int settings = r->settings;
 	r->path = name;
+	r->settings = 0;
 	bool good = inifile_read(name, text ? text : data, size, entry, r, e);
 	r->path = path;
+	r->settings = settings;
 	free(data);
 	return good;
 }

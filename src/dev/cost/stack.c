@@ -7,33 +7,37 @@
 
 #include "base/file.h"
 #include "base/inifile.h"
+#include "base/range.h"
 #include "base/text.h"
 #include "dev/cost/builtin.h"
 
 struct row {
 	const char *section, *key;
-	size_t offset; /* switch: a bool, fitted: a double */
+	size_t offset;     /* switch: a bool, fitted: a double */
+	const char *range; /* NULL: a switch */
 };
 
-#define SWITCH(field) {"switch", #field, offsetof(struct stack, field)}
-#define FITTED(field) {"fitted", #field, offsetof(struct stack, field)}
+#define SWITCH(field) {"switch", #field, offsetof(struct stack, field), NULL}
+#define FITTED(field, range) {"fitted", #field, offsetof(struct stack, field), range}
+#define TIMES "[0.001, 1000]"
 static const struct row rows[] = {
 	SWITCH(unfused_attention), SWITCH(selective_attention), SWITCH(even_stages), SWITCH(fp16_gradients),
 	SWITCH(synchronous_exchange), SWITCH(no_overlap), SWITCH(whole_recompute), SWITCH(unfused_optimizer), SWITCH(scatter_gather),
-	FITTED(product_time), FITTED(memory_time), FITTED(communication_time), FITTED(op_us), FITTED(overhead_gib),
+	FITTED(product_time, TIMES), FITTED(memory_time, TIMES), FITTED(communication_time, TIMES),
+	FITTED(op_us, "[0, 1000000]"), FITTED(overhead_gib, "[0, 1000000]"),
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
 struct reading {
 	struct stack *s;
 	const char *path;
-	bool given[ROWS];
 	int fitted;
 };
 
 static bool set(const struct row *r, struct reading *reading, const struct inifile_entry *x, struct error *e)
 {
 	char *field = (char *)reading->s + r->offset;
+	char words[64];
 	double number;
 	bool on;
 	if (strcmp(r->section, "switch") == 0) {
@@ -42,12 +46,11 @@ static bool set(const struct row *r, struct reading *reading, const struct inifi
 		memcpy(field, &on, sizeof on);
 		return true;
 	}
-	if (!text_to_number(x->value, &number) || number < 0)
-		return error_set(e, CODE_USAGE, "%s:%d: %s = %s: must be a number of at least 0", reading->path, x->line, x->key, x->value);
+	if (!text_to_number(x->value, &number) || !range_holds(r->range, number))
+		return error_set(e, CODE_USAGE, "%s:%d: %s = %s: must be a number %s", reading->path, x->line, x->key, x->value,
+				 range_say(words, sizeof words, r->range));
 	memcpy(field, &number, sizeof number);
-	reading->fitted += !reading->given[r - rows];
-	reading->given[r - rows] = true;
-	if (reading->fitted > STACK_FITTED)
+	if (++reading->fitted > STACK_FITTED)
 		return error_set(e, CODE_USAGE, "%s:%d: %s: a stack fits at most %d constants", reading->path, x->line, x->key,
 				 STACK_FITTED);
 	return true;
@@ -66,16 +69,22 @@ static bool entry(void *context, const struct inifile_entry *x, struct error *e)
 {
 	struct reading *r = context;
 	const char *keys[ROWS];
+	int count = 0;
 	for (int i = 0; i < ROWS; i++) {
-		keys[i] = rows[i].key;
-		if (strcmp(rows[i].section, x->section) == 0 && strcmp(rows[i].key, x->key) == 0)
+		if (strcmp(rows[i].section, x->section) != 0)
+			continue;
+		if (strcmp(rows[i].key, x->key) == 0)
 			return set(&rows[i], r, x, e);
+		keys[count++] = rows[i].key;
 	}
 	if (strcmp(x->section, "stack") == 0 && strcmp(x->key, "name") == 0)
 		return text(r->s->name, sizeof r->s->name, r, x, e);
 	if (strcmp(x->section, "fit") == 0 && strcmp(x->key, "rows") == 0)
 		return text(r->s->fit, sizeof r->s->fit, r, x, e);
-	const char *near = text_nearest(x->key, keys, ROWS);
+	if (count == 0 && strcmp(x->section, "stack") != 0 && strcmp(x->section, "fit") != 0)
+		return error_set(e, CODE_USAGE, "%s:%d: unknown section [%s]: there are [stack], [switch], [fitted] and [fit]", r->path, x->line,
+				 x->section);
+	const char *near = count ? text_nearest(x->key, keys, count) : NULL;
 	return error_set(e, CODE_USAGE, "%s:%d: unknown key '%s' in [%s]%s%s%s", r->path, x->line, x->key, x->section,
 			 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
