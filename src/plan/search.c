@@ -241,9 +241,11 @@ bool search_make(struct search *s, const struct plan_options *o, struct error *e
 		return false;
 	struct walk w = {s, o};
 	search_each_mesh(o, o->devices, layouts_of, &w);
+	char why[600];
 	if (s->count == 0)
-		return error_set(e, CODE_USAGE, "%s: no layout divides batch.global = %lld samples, %lld heads and %lld layers over %lld devices",
-				 c->path, (long long)c->batch.global, (long long)c->model.heads, (long long)c->model.layers, (long long)o->devices);
+		return error_set(e, CODE_USAGE, "%s: no layout divides batch.global = %lld samples, %lld heads and %lld layers over %lld devices: %s",
+				 c->path, (long long)c->batch.global, (long long)c->model.heads, (long long)c->model.layers, (long long)o->devices,
+				 search_undivided(why, sizeof why, o));
 	sketch_all(s, o);
 	struct search_layout nearest = {0};
 	if (!plan_best(s, o, e) || (s->ranked == 0 && !plan_nearest(s, o, &nearest, e)))

@@ -1,5 +1,7 @@
 #include "plan/search_fit.h"
 
+#include <stdio.h>
+
 #include "plan/search_sketch.h"
 
 enum { CONTEXT_LEAST = 4096,    /* tokens of a sequence on a rank, where it is shared out */
@@ -23,6 +25,43 @@ void search_each_mesh(const struct plan_options *o, int64_t devices, void (*f)(v
 					f(to, &l);
 			}
 	}
+}
+
+static void least_data(void *to, const struct search_layout *mesh)
+{
+	int64_t *least = to;
+	*least = *least == 0 || mesh->data < *least ? mesh->data : *least;
+}
+
+char *search_undivided(char *buf, size_t room, const struct plan_options *o)
+{
+	struct config *c = o->config;
+	const struct model_settings *m = &c->model;
+	const struct {
+		const char *name;
+		int64_t value;
+	} split[] = {{"model.heads", m->heads}, {"model.kv_heads", m->kv_heads}, {"model.ffn", m->ffn}};
+	int64_t node = (int64_t)o->hardware->devices_per_node.value, global = c->batch.global, data = 0;
+	FILE *text = fmemopen(buf, room, "w");
+	check(text);
+	for (size_t i = 0; i < sizeof split / sizeof *split; i++)
+		for (int64_t t = 1; t <= node && t <= o->devices; t++)
+			if (o->devices % t == 0 && split[i].value % t != 0 && (i != 1 || m->kv_heads != m->heads)) {
+				fprintf(text, "%s = %lld is not divisible by tensor = %lld; ", split[i].name, (long long)split[i].value, (long long)t);
+				break;
+			}
+	for (int64_t p = m->layers + 1; p <= o->devices; p++)
+		if (o->devices % p == 0) {
+			fprintf(text, "model.layers = %lld are fewer than pipeline = %lld; ", (long long)m->layers, (long long)p);
+			break;
+		}
+	c->batch.global = 0; /* which all data ranks divide */
+	search_each_mesh(o, o->devices, least_data, &data);
+	c->batch.global = global;
+	fprintf(text, "batch.global = %lld is not divisible by data = %lld, the least that tensor * context * pipeline leave", (long long)global,
+		(long long)data);
+	fclose(text);
+	return buf;
 }
 
 /* Of as many context ranks, more tensor ranks need less memory in every part, so only the most are tried. */

@@ -8,6 +8,10 @@
 /* Calls f for each mesh; its data ranks, tensor, context and pipeline. */
 void search_each_mesh(const struct plan_options *o, int64_t devices, void (*f)(void *to, const struct search_layout *mesh), void *to);
 
+/* What keeps devices from being divided, an example of each setting: "model.heads = 12 is not divisible by tensor = 5; …". Returns
+ * buf. The config comes back. */
+char *search_undivided(char *buf, size_t room, const struct plan_options *o);
+
 /* Fills fewest and its layout: of a node's devices, then of whole nodes, each number of them up to 64 and above to within 1%.
  * 0: none fits. */
 void search_fewest(struct search *s, const struct plan_options *o);

@@ -44,8 +44,9 @@ bool timeline_close(struct timeline *t, const char *path, int stages, struct err
 	}
 	fputs("\n]}\n", t->text);
 	fclose(t->text);
-	bool good = !path || file_replace(path, t->data, t->size, CODE_USAGE, e) ||
-		    error_set(e, CODE_USAGE, "--trace %s: cannot be written", path);
+	struct error why;
+	bool good = !path || file_replace(path, t->data, t->size, CODE_USAGE, &why) ||
+		    error_set(e, CODE_USAGE, "--trace: cannot write %.1000s", why.text);
 	free(t->data);
 	return good;
 }

@@ -106,9 +106,15 @@ wait "$calibration"
 
 # Numbers of devices: one, a prime, the most; none is too much, and what is no count is said to be none.
 refused 2 'gpt.ini: 1 devices cannot be divided into parallel.tensor*context*pipeline = 64: 64 devices would do' "${plan[@]}" --devices 1
-refused 2 'gpt.ini: no layout divides batch.global = 64 samples, 96 heads and 96 layers over 997 devices' "${plan[@]}" --search --devices 997
-refused 2 'gpt.ini: no layout divides batch.global = 64 samples, 96 heads and 96 layers over 1048576 devices' \
+refused 2 "gpt.ini: no layout divides batch.global = 64 samples, 96 heads and 96 layers over 997 devices: model.layers = 96 are fewer than pipeline = 997; \
+batch.global = 64 is not divisible by data = 997, the least that tensor * context * pipeline leave" "${plan[@]}" --search --devices 997
+refused 2 "gpt.ini: no layout divides batch.global = 64 samples, 96 heads and 96 layers over 1048576 devices: model.layers = 96 are fewer than pipeline = 128; \
+batch.global = 64 is not divisible by data = 2048, the least that tensor * context * pipeline leave" \
 	"${plan[@]}" --search --devices 1048576
+refused 2 "gpt.ini: no layout divides batch.global = 64 samples, 12 heads and 12 layers over 3125 devices: model.heads = 12 is not divisible by tensor = 5; \
+model.ffn = 6144 is not divisible by tensor = 5; model.layers = 12 are fewer than pipeline = 25; \
+batch.global = 64 is not divisible by data = 625, the least that tensor * context * pipeline leave" \
+	"${plan[@]}" --search --devices 3125 --set model.layers=12 --set model.heads=12 --set model.hidden=1536
 for n in 0 -3 4.5 1048577 99999999999999999999; do
 	refused 2 "plan: --devices $n: must be a whole number from 1 to 1048576" "${plan[@]}" --search --devices "$n"
 done
@@ -131,9 +137,9 @@ refused 2 '--output none/here.ini: none: No such file or directory' calibrate --
 refused 2 '--hardware a100-80: there is no such file, and none of that name is built in; did you mean a100-80gb? (a100-40gb, a100-80gb, a800-80gb, b200-180gb, dgxc-h100, h100-80gb, h200-141gb, jean-zay, selene, v100-32gb, vtrain, zero-bubble)' \
 	plan --config gpt.ini --hardware a100-80
 refused 2 'gpt.ini: 100 devices cannot be divided into parallel.tensor*context*pipeline = 64: 64 or 128 devices would do' "${plan[@]}" --devices 100
-refused 2 '--trace no/trace.json: cannot be written' "${plan[@]}" --trace no/trace.json
+refused 2 '--trace: cannot write no/trace.json: No such file or directory' "${plan[@]}" --trace no/trace.json
 [ -e no ] && wrong 'plan --trace no/trace.json' 'left something behind'
-refused 2 '--trace .: cannot be written' "${plan[@]}" --trace .
+refused 2 '--trace: cannot write .: Is a directory' "${plan[@]}" --trace .
 # A pipe or a device is written into: no file takes its place.
 mkfifo pipe
 cat pipe >piped &
