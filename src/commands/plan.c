@@ -50,7 +50,7 @@ static bool plan(const struct values *v, struct config *c, struct error *e)
 	if (good) {
 		timeline_open(&t);
 		good = plan_make(&p, &(struct plan_options){
-			.config = c, .hardware = h, .stack = &stack, .devices = v->devices,
+			.config = c, .hardware = h, .stack = &stack, .devices = v->devices, .memory = c->device.memory,
 			.box = v->trace ? timeline_box : NULL, .context = &t,
 		}, e);
 		struct error ignored;
@@ -73,7 +73,9 @@ static bool search(const struct values *v, struct config *c, struct error *e)
 
 	check(h);
 	bool good = hardware_load(h, v->hardware, e) && stack_load(&stack, v->stack, e) &&
-		    search_make(&s, &(struct plan_options){.config = c, .hardware = h, .stack = &stack, .devices = v->devices}, e);
+		    search_make(&s, &(struct plan_options){
+			    .config = c, .hardware = h, .stack = &stack, .devices = v->devices, .memory = c->device.memory,
+		    }, e);
 	if (good && v->json)
 		json_print(search_json(&s));
 	else if (good)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static const double gibi = 0x1p30;
 
 /* What the stack does in another way. */
@@ -108,19 +110,42 @@ static void play(struct plan *p, const struct plan_options *o, const struct reco
 	free(times);
 }
 
+/* Groups of several ranks, of the rank that has most. */
+static int groups_of(const struct mesh *m, const struct config *c)
+{
+	const int *size = m->size;
+	bool ends = c->model.tied && size[AXIS_PIPELINE] > 1;
+	return (mesh_world(m) > 1) + (size[AXIS_TENSOR] > 1) + (size[AXIS_CONTEXT] > 1) + (size[AXIS_DATA] * size[AXIS_CONTEXT] > 1) +
+	       (size[AXIS_PIPELINE] > 1) + ends;
+}
+
+/* What the device has, or less if less is given, and what of it recompute = auto may fill. */
+static bool limit_memory(struct plan *p, const struct plan_options *o, struct error *e)
+{
+	int64_t beside = plan_overhead(o, groups_of(&p->mesh, o->config));
+	char has[32], takes[32];
+	if (o->memory > 0 && o->memory < p->memory_limit - beside)
+		p->memory_limit = o->memory + beside;
+	/* What does not fit is planned too, and said, but where the choice of what to keep depends on it. */
+	o->config->device.memory = o->config->parallel.recompute == RECOMPUTE_AUTO ? p->memory_limit - beside : 0;
+	if (p->memory_limit > beside)
+		return true;
+	return error_set(e, CODE_USAGE, "%s: %s has %s, and driver, libraries and groups of ranks take %s of it", o->config->path,
+			 o->hardware->name, text_bytes(has, sizeof has, (uint64_t)p->memory_limit),
+			 text_bytes(takes, sizeof takes, (uint64_t)beside));
+}
+
 bool plan_prepare(struct plan *p, const struct plan_options *o, struct error *e)
 {
 	*p = (struct plan){.config = o->config, .hardware = o->hardware, .stack = o->stack};
 	if (!config_require(o->config, (const char *const[]){"model", "batch", NULL}, e) || !apply_stack(p, o, e))
 		return false;
-	if (o->config->parallel.recompute == RECOMPUTE_AUTO && o->config->device.memory == 0)
-		o->config->device.memory = (int64_t)((o->hardware->memory_gib.value - o->hardware->context_gib.value -
-						      o->hardware->library_gib.value - 5 * o->hardware->group_gib.value) * gibi);
-	if (!config_check(o->config, e) || !fit_mesh(o, &p->mesh, e) || !check_type(o, e))
+	p->memory_limit = (int64_t)(o->hardware->memory_gib.value * gibi);
+	o->config->device.memory = p->memory_limit; /* until the mesh says what is beside it */
+	if (!config_check(o->config, e) || !fit_mesh(o, &p->mesh, e) || !check_type(o, e) || !limit_memory(p, o, e))
 		return false;
 	p->stages = p->mesh.size[AXIS_PIPELINE];
 	p->stage = calloc((size_t)p->stages, sizeof *p->stage);
-	p->memory_limit = (int64_t)(o->hardware->memory_gib.value * gibi);
 	check(p->stage);
 	return true;
 }
@@ -131,13 +156,9 @@ bool plan_make(struct plan *p, const struct plan_options *o, struct error *e)
 		return false;
 	struct record *records = calloc((size_t)p->stages, sizeof *records);
 	check(records);
-	int64_t memory = o->config->device.memory;
 	bool good = true;
-	if (o->config->parallel.recompute != RECOMPUTE_AUTO)
-		o->config->device.memory = 0; /* what does not fit is planned too, and said */
 	for (int i = 0; good && i < p->stages; i++)
 		good = plan_count_stage(p, o, i, &records[i], e);
-	o->config->device.memory = memory;
 	if (good)
 		judge(p);
 	if (good)

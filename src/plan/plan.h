@@ -28,7 +28,7 @@ struct plan {
 	int stages;
 	struct plan_stage *stage; /* [stages] */
 	int fullest, slowest;     /* stages */
-	int64_t memory_limit;     /* bytes of the device */
+	int64_t memory_limit;     /* bytes, overhead and all */
 	bool fits;
 	int64_t parameters;       /* of the whole model */
 	double step_seconds, tokens_per_second, tflops_per_device, mfu, hardware_utilization; /* the last: with what is computed again */
@@ -41,6 +41,7 @@ struct plan_options {
 	const struct hardware *hardware;
 	const struct stack *stack;
 	int64_t devices; /* 0: as many as the mesh needs at least */
+	int64_t memory;  /* bytes that a rank may take, as device.memory; 0: what the device has beside the overhead */
 	void (*box)(void *context, const struct simulated_box *b); /* NULL: no timeline */
 	void *context;
 };
@@ -58,6 +59,7 @@ struct timing plan_timing(const struct plan *p);
 
 /* The parts of plan_make, for the search: settings and mesh; one stage's memory, ledger and record, for record_finish; record
  * NULL: memory alone. */
+int64_t plan_overhead(const struct plan_options *o, int groups); /* bytes that are not the trainer's own, with so many groups of ranks */
 bool plan_prepare(struct plan *p, const struct plan_options *o, struct error *e);
 bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, struct record *record, struct error *e);
 

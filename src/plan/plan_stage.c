@@ -17,14 +17,14 @@ static int groups_of(const struct run *r)
 	return count;
 }
 
-static int64_t overhead(const struct plan_options *o, const struct run *r)
+int64_t plan_overhead(const struct plan_options *o, int groups)
 {
 	const struct hardware *h = o->hardware;
 	if (h->cpu)
 		return 0;
 	if (o->stack->overhead_gib >= 0)
 		return (int64_t)(o->stack->overhead_gib * gibi);
-	return (int64_t)((h->context_gib.value + h->library_gib.value + h->group_gib.value * groups_of(r)) * gibi);
+	return (int64_t)((h->context_gib.value + h->library_gib.value + h->group_gib.value * groups) * gibi);
 }
 
 /* What the ops of the CPU backend use inside. */
@@ -87,7 +87,7 @@ bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, s
 	bool good = !o->hardware->cpu || cpu_workspace(o, c, &workspace, e);
 	s->ledger.workspace = (int64_t)workspace;
 	s->layers = c->run.gpt.layers;
-	s->overhead = overhead(o, &c->run);
+	s->overhead = plan_overhead(o, groups_of(&c->run));
 	stack_memory(p, o, c, &s->ledger);
 	s->total = s->overhead + s->ledger.workspace;
 	for (int k = 0; k < MEMORY_KINDS; k++)

@@ -17,7 +17,6 @@ void search_apply(struct config *c, const struct search_layout *l)
 	c->parallel.shard_optimizer = l->sharded;
 	c->parallel.stages = "auto";
 	c->batch.micro = l->micro;
-	c->device.memory = 0;
 }
 
 /* Stages that stand for all: the first, which keeps most micro-batches; the second, which no middle one has more layers
