@@ -103,9 +103,12 @@ refused 2 'gpt.ini: a100-80gb has 102 MiB, and driver, libraries and groups of r
 	wrong 'plan of 16 M rotary positions' "$(cat err)"
 
 # Layers by the thousand in time in proportion.
-time=$( { TIMEFORMAT=%U; time "$mtrain" plan --config gpt.ini --hardware selene --set model.layers=8192 --set model.hidden=96 \
-	>out 2>err; } 2>&1 )
-[ -n "${MTRAIN_SANITIZED:-}" ] || [ "${time%.*}" -lt 8 ] || wrong 'plan of 8192 layers' "took $time s of the processor" # 1.5 s; it was 50
+if [ -z "${MTRAIN_SANITIZED:-}" ]; then
+	time=$( { TIMEFORMAT=%U; time "$mtrain" plan --config gpt.ini --hardware selene --set model.layers=8192 --set model.hidden=96 \
+		>out 2>err; } 2>&1 )
+	grep -q 'of 80.0 GiB' out || wrong 'plan of 8192 layers' "$(cat err)"
+	[ "${time%.*}" -lt 8 ] || wrong 'plan of 8192 layers' "took $time s of the processor" # 1.5 s; it was 50
+fi
 
 # Nothing is left of a calibration that is stopped while it writes to disk.
 mkdir stopped
