@@ -1,10 +1,12 @@
 #include "comm/launch.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/log.h"
 
@@ -16,10 +18,18 @@ static struct launch job;
 static void (*leaving)(void);
 static volatile sig_atomic_t abort_code;
 
+/* For launchers that do not number the nodes. */
+static int node_by_name(void)
+{
+	char name[256] = "";
+	gethostname(name, sizeof name - 1);
+	return (int)(XXH3_64bits(name, strlen(name)) & INT_MAX);
+}
+
 bool launch_init(struct launch *l, const struct launcher *const *list, struct error *e)
 {
 	for (; *list; list++) {
-		*l = (struct launch){.local_size = 1, .launcher = (*list)->name};
+		*l = (struct launch){.local_size = 1, .node = node_by_name(), .launcher = (*list)->name};
 		e->code = 0;
 		if ((*list)->detect(l, e))
 			break;

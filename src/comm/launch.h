@@ -13,6 +13,7 @@
 struct launch {
 	int rank, size;
 	int local_rank, local_size; /* on this node; 0 of 1 where the launcher does not say */
+	int node;                   /* alike on the ranks of a node, another on each; no order */
 	const char *launcher;       /* "pmix", "slurm environment", …, "alone" */
 };
 

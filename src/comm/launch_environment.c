@@ -16,12 +16,12 @@ enum { PORT_FIRST = 20000, PORTS = 12000 }; /* below those that systems give out
  * is Slurm, so their variables count before Slurm's. Slurm's count only inside a step: a batch script has
  * SLURM_PROCID and SLURM_NTASKS too, but nobody started the other ranks there. */
 static const struct {
-	const char *launcher, *within, *rank, *size, *local_rank, *local_size;
+	const char *launcher, *within, *rank, *size, *local_rank, *local_size, *node;
 } ways[] = {
 	{"open mpi environment", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-	 "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-	{"pmi environment", "PMI_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-	{"slurm environment", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL},
+	 "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL},
+	{"pmi environment", "PMI_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL},
+	{"slurm environment", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, "SLURM_NODEID"},
 };
 
 /* The whole number in a variable. False without an error: it is not there and need not be. */
@@ -80,7 +80,7 @@ static bool environment_detect(struct launch *l, struct error *e)
 			slurm_local_size(&l->local_size);
 		else if (!number(ways[i].local_size, false, &l->local_size, e) && e->code)
 			return false;
-		return true;
+		return number(ways[i].node, false, &l->node, e) || !e->code;
 	}
 	return false;
 }

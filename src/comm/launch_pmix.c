@@ -44,6 +44,7 @@ static bool pmix_detect(struct launch *l, struct error *e)
 	l->rank = (int)me.rank;
 	known(PMIX_LOCAL_RANK, false, &l->local_rank);
 	known(PMIX_LOCAL_SIZE, true, &l->local_size);
+	known(PMIX_NODEID, false, &l->node);
 	return true;
 }
 

@@ -68,7 +68,7 @@ static bool run(struct job *j, const struct values *v, struct error *e)
 	else if (j->launch.rank == 0 && access(folder, W_OK) != 0)
 		error_set(&bad, CODE_USAGE, "--output %s: %s: %s", v->output, folder, strerror(errno));
 	bool good = comm_agree(j->world, &bad) && calibrate(h, &(struct calibrate_options){
-		.dev = j->dev, .world = j->world, .local_size = j->launch.local_size, .folder = folder,
+		.dev = j->dev, .world = j->world, .node = j->launch.node, .folder = folder,
 	}, e);
 	if (good && j->launch.rank == 0)
 		write_file(h, v->output, &bad);

@@ -1,4 +1,5 @@
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "backends.h"
 #include "base/log.h"
@@ -30,15 +31,32 @@ static const struct options options = {
 static const struct device_settings any_device = {.backend = "auto"};
 static const struct launch_settings any_launch = {.init_timeout = 300, .nccl_algorithm = "auto", .nccl_protocol = "auto"};
 
+/* Every layer's sums are over a tensor group. Collective over it. */
+static void tell_spread(const struct job *j, struct comm *tensor)
+{
+	bool spread = false;
+	int *node = calloc((size_t)comm_size(tensor), sizeof *node);
+	check(node);
+	comm_host_gather(tensor, node, &j->launch.node, sizeof *node);
+	for (int i = 1; i < comm_size(tensor); i++)
+		spread = spread || node[i] != node[0];
+	free(node);
+	if (spread && log_rank() == 0)
+		log_warn("parallel.tensor = %d: the ranks that share a layer are not on one node, so that every layer waits for the network; "
+			 "ranks that follow each other belong on a node (srun --distribution=block, mpirun --map-by slot)", comm_size(tensor));
+}
+
 static int train(struct job *j, struct config *c, struct error *e)
 {
 	struct train t;
 	int code = CODE_DONE;
 
-	if (!train_open(&t, c, j->dev, j->world, "mtrain", e))
+	if (!train_open(&t, c, j->dev, j->world, "mtrain", e)) {
 		code = e->code;
-	else
+	} else {
+		tell_spread(j, t.run.groups.tensor);
 		code = train_loop(&t, e);
+	}
 	metrics_end(t.metrics, t.scalars.step, code);
 	train_close(&t);
 	return code;

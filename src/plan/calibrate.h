@@ -15,7 +15,7 @@
 struct calibrate_options {
 	struct device *dev; /* nothing reserved yet */
 	struct comm *world;
-	int local_size;     /* ranks on this node */
+	int node;           /* alike on the ranks of a node (comm/launch.h) */
 	const char *folder; /* whose disk is measured */
 };
 

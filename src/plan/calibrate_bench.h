@@ -2,7 +2,10 @@
 #ifndef MTRAIN_PLAN_CALIBRATE_BENCH_H
 #define MTRAIN_PLAN_CALIBRATE_BENCH_H
 
+#include <math.h>
+
 #include "base/arena.h"
+#include "comm/comm.h"
 #include "dev/cost/hardware.h"
 
 struct calibrate_bench {
@@ -47,7 +50,22 @@ int calibrate_repeats(double seconds);
 		(result) = calibrate_median(calibrate_rounds, CALIBRATE_ROUNDS);                      \
 	} while (0)
 
+__attribute__((format(printf, 4, 5)))
+void calibrate_set(struct hardware_number *n, double value, enum hardware_mark mark, const char *format, ...);
+
 /* Rates of all ops in a compute type. */
 void calibrate_ops(struct calibrate_bench *b, enum dtype t);
+
+/* seconds = floor + slope·size; `worst`: the farthest that a point is from it, as a share of the point. */
+struct calibrate_line {
+	double floor, slope, worst;
+};
+
+/* The line with the least squares of the points' shares, since small sizes count as much as large ones; through 0 where its floor
+ * or slope would not be positive. Sizes and seconds above 0, two sizes at least. */
+struct calibrate_line calibrate_fit(const double *size, const double *seconds, int count);
+
+/* Links inside nodes and between them, from rank 0's places. `node` as in struct launch. Collective. Fails: CODE_MACHINE. */
+bool calibrate_links(struct calibrate_bench *b, struct comm *world, int node, struct error *e);
 
 #endif

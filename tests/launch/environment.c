@@ -10,6 +10,8 @@
 
 #include "comm/launch.h"
 
+enum { NAMED = 77 }; /* a node that the launcher did not number */
+
 struct example {
 	const char *set[12]; /* name, value, …, NULL */
 	struct launch want;  /* size 0: not started by such a launcher */
@@ -17,7 +19,7 @@ struct example {
 
 static struct launch detect(const char *const *set, bool *found, struct error *e)
 {
-	struct launch l = {.local_size = 1};
+	struct launch l = {.local_size = 1, .node = NAMED};
 	clearenv();
 	for (; *set; set += 2)
 		setenv(set[0], set[1], 1);
@@ -34,20 +36,20 @@ static void test_places(void **state)
 		{{"SLURM_PROCID", "0", "SLURM_NTASKS", "4", "SLURM_LOCALID", "0", NULL}, {0}},
 		{{"SLURM_PROCID", "5", "SLURM_STEP_NUM_TASKS", "8", "SLURM_LOCALID", "1", "SLURM_NODEID", "1",
 		  "SLURM_STEP_TASKS_PER_NODE", "4(x2)"},
-		 {5, 8, 1, 4, "slurm environment"}},
+		 {5, 8, 1, 4, 1, "slurm environment"}},
 		{{"SLURM_PROCID", "9", "SLURM_STEP_NUM_TASKS", "10", "SLURM_LOCALID", "0", "SLURM_NODEID", "3",
 		  "SLURM_STEP_TASKS_PER_NODE", "3(x2),2,2"},
-		 {9, 10, 0, 2, "slurm environment"}},
+		 {9, 10, 0, 2, 3, "slurm environment"}},
 		/* Too few nodes in the list: no local size rather than a wrong one. */
 		{{"SLURM_PROCID", "1", "SLURM_STEP_NUM_TASKS", "4", "SLURM_LOCALID", "1", "SLURM_NODEID", "7",
 		  "SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
-		 {1, 4, 1, 1, "slurm environment"}},
+		 {1, 4, 1, 1, 7, "slurm environment"}},
 		/* Open MPI's daemons were started by srun: Slurm's numbers are theirs. */
 		{{"SLURM_PROCID", "1", "SLURM_STEP_NUM_TASKS", "2", "OMPI_COMM_WORLD_RANK", "3", "OMPI_COMM_WORLD_SIZE", "4",
 		  "OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-		 {3, 4, 1, 1, "open mpi environment"}},
+		 {3, 4, 1, 1, NAMED, "open mpi environment"}},
 		{{"PMI_RANK", "2", "PMI_SIZE", "3", "MPI_LOCALRANKID", "0", "MPI_LOCALNRANKS", "1", NULL},
-		 {2, 3, 0, 1, "pmi environment"}},
+		 {2, 3, 0, 1, NAMED, "pmi environment"}},
 	};
 	for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
 		const struct launch *want = &examples[i].want;
@@ -63,6 +65,7 @@ static void test_places(void **state)
 		assert_int_equal(l.size, want->size);
 		assert_int_equal(l.local_rank, want->local_rank);
 		assert_int_equal(l.local_size, want->local_size);
+		assert_int_equal(l.node, want->node);
 	}
 }
 
@@ -74,9 +77,10 @@ static void test_nonsense(void **state)
 		{"SLURM_PROCID", "99999999999", "SLURM_STEP_NUM_TASKS", "4", NULL},
 		{"SLURM_STEP_NUM_TASKS", "4", NULL},
 		{"PMI_RANK", "0", "PMI_SIZE", "", NULL},
+		{"SLURM_PROCID", "0", "SLURM_STEP_NUM_TASKS", "4", "SLURM_NODEID", "one", NULL},
 	};
 	static const char *const named[] = {"SLURM_PROCID=two", "SLURM_PROCID=-1", "SLURM_PROCID=9", "SLURM_PROCID is not",
-					    "PMI_SIZE="};
+					    "PMI_SIZE=", "SLURM_NODEID=one"};
 	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
 		struct error e;
 		bool found;

@@ -60,6 +60,7 @@ class Rig:
         self.program = os.path.abspath(program)
         self.dir = tempfile.mkdtemp(prefix="mtrain-test-")
         self.failures = 0
+        self.mpirun = ["mpirun"]  # and its options
 
     def path(self, *parts):
         return os.path.join(self.dir, *parts)
@@ -83,7 +84,7 @@ class Rig:
     def command(self, ranks, arguments):
         if ranks == 1:
             return [self.program] + arguments
-        return ["mpirun", "-n", str(ranks), self.program] + arguments
+        return self.mpirun + ["-n", str(ranks), self.program] + arguments
 
     def start(self, ranks, arguments, **keywords):
         env = dict(os.environ, **MPI_ENV)
