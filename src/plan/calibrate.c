@@ -59,34 +59,53 @@ void calibrate_set(struct hardware_number *n, double value, enum hardware_mark m
 static void measure_device(struct hardware *h, struct calibrate_bench *b)
 {
 	const char *name = dev_name(b->dev);
-	double seconds, bytes = 64 << 20;
+	double seconds, bytes = h->cpu ? 64 << 20 : (double)(b->arena.capacity >> 22 << 20);
 	size_t before = b->arena.used;
 	struct tensor from = arena_1d(&b->arena, U8, (int64_t)bytes), to = arena_1d(&b->arena, U8, (int64_t)bytes);
 	CALIBRATE_TIME(b, seconds, dev_copy(b->dev, Q_COMPUTE, to, from));
-	calibrate_set(&h->memory_gbps, 2 * bytes / seconds * 1e-9, MARK_MEASURED, "a copy of 64 MiB on %s", name);
+	calibrate_set(&h->memory_gbps, 2 * bytes / seconds * 1e-9, MARK_MEASURED, "a copy of %.0f MiB on %s", bytes * 0x1p-20, name);
 	CALIBRATE_TIME(b, seconds, dev_copy(b->dev, Q_COMPUTE, tensor_rows(to, 0, 64), tensor_rows(from, 0, 64)));
 	calibrate_set(&h->kernel_us, seconds * 1e6, MARK_MEASURED, "a copy of 64 bytes on %s", name);
 	b->arena.used = before;
-	calibrate_set(&h->peak_fp16_tflops, dev_peak_flops(b->dev, F16) * 1e-12, MARK_DATASHEET, "%s", name);
-	calibrate_set(&h->peak_bf16_tflops, dev_peak_flops(b->dev, BF16) * 1e-12, MARK_DATASHEET, "%s", name);
-	calibrate_set(&h->peak_fp32_tflops, dev_peak_flops(b->dev, F32) * 1e-12, MARK_DATASHEET, "%s", name);
 	calibrate_set(&h->memory_efficiency, 1, MARK_MEASURED, "memory_gbps is measured itself");
 	calibrate_set(&h->gemm_efficiency, 1, MARK_MEASURED, "rates.* are measured themselves");
 }
 
-/* The largest block that the device still gives, to a GiB. */
-static void measure_memory(struct hardware *h, struct device *dev)
+/* Of a device whose datasheet is not known, the best that its products reached; behind calibrate_ops. */
+static void set_peaks(struct hardware *h, struct device *dev)
 {
-	double had = 0;
-	for (double step = 256; step >= 1; step /= 2) {
-		void *memory;
-		struct error e;
-		if (!dev_take(dev, &memory, (size_t)((had + step) * 0x1p30), &e))
-			continue;
-		dev_give_back(dev, memory);
-		had += step;
+	struct {
+		struct hardware_number *peak;
+		enum dtype type;
+	} peaks[] = {{&h->peak_fp16_tflops, F16}, {&h->peak_bf16_tflops, BF16}, {&h->peak_fp32_tflops, F32}};
+	for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
+		const struct hardware_curve *c = &h->gemm[hardware_type(peaks[i].type)];
+		double known = dev_peak_flops(dev, peaks[i].type) * 1e-12, best = 0;
+		for (int k = 0; k < c->count; k++)
+			best = fmax(best, c->rate[k]);
+		if (known > 0)
+			calibrate_set(peaks[i].peak, known, MARK_DATASHEET, "%s", dev_name(dev));
+		else
+			calibrate_set(peaks[i].peak, best, MARK_MEASURED, "the best product, since the peak of %s is not known", dev_name(dev));
 	}
-	calibrate_set(&h->memory_gib, had, MARK_MEASURED, "the largest block that %s gave", dev_name(dev));
+}
+
+/* Seconds that the host needs to queue a small op, while the device is far behind. */
+static void measure_launch(struct hardware *h, struct calibrate_bench *b)
+{
+	enum { CALLS = 200 };
+	size_t before = b->arena.used;
+	struct tensor from = arena_1d(&b->arena, U8, 64), to = arena_1d(&b->arena, U8, 64);
+	double rounds[CALIBRATE_ROUNDS];
+	for (int i = 0; i < CALIBRATE_ROUNDS; i++) {
+		double begin = calibrate_now(false, 1);
+		for (int k = 0; k < CALLS; k++)
+			dev_copy(b->dev, Q_COMPUTE, to, from);
+		rounds[i] = (calibrate_now(false, 1) - begin) / CALLS;
+		dev_finish(b->dev, dev_mark(b->dev, Q_COMPUTE));
+	}
+	b->arena.used = before;
+	calibrate_set(&h->launch_us, calibrate_median(rounds, CALIBRATE_ROUNDS) * 1e6, MARK_MEASURED, "to queue a copy of 64 bytes");
 }
 
 /* On the CPU the host is the device, and the same cores compute and communicate. */
@@ -125,32 +144,43 @@ static void measure_disk(const char *folder)
 
 bool calibrate(struct hardware *h, const struct calibrate_options *o, struct error *e)
 {
-	enum { ROOM = 256 << 20 };
 	static const enum dtype types[] = {F32, F16, BF16};
+	bool cpu = strcmp(o->dev->backend->name, "cpu") == 0;
 	struct dev_limits limits = {.rows = CALIBRATE_ROWS, .width = CALIBRATE_WIDTH, .head_size = CALIBRATE_HEAD, .tensors = 4};
+	if (cpu)
+		limits = (struct dev_limits){.rows = CALIBRATE_CPU_ROWS, .width = CALIBRATE_CPU_WIDTH, .head_size = CALIBRATE_CPU_HEAD, .tensors = 4};
 	struct calibrate_bench b = {.dev = o->dev, .h = h};
 	void *memory;
+	size_t bytes = cpu ? (size_t)256 << 20 : (size_t)4 << 30;
 	struct error bad = {0};
 
-	if (!dev_reserve(o->dev, &limits, &bad) || !dev_take(o->dev, &memory, ROOM, &bad))
+	bool reserved = dev_reserve(o->dev, &limits, &bad);
+	size_t left = dev_room(o->dev) > dev_workspace(o->dev) ? dev_room(o->dev) - dev_workspace(o->dev) : 0;
+	if (left > 0 && bytes > left / 2)
+		bytes = left / 2 / 4096 * 4096;
+	if (!reserved || !dev_take(o->dev, &memory, bytes, &bad))
 		memory = NULL;
 	if (!comm_agree(o->world, &bad)) {
 		*e = bad;
 		return false;
 	}
-	arena_init(&b.arena, "calibration", memory, ROOM);
+	arena_init(&b.arena, "calibration", memory, bytes);
 	char name[sizeof h->name] = "";
 	gethostname(name, sizeof name - 1);
 	hardware_init(h, name);
-	h->cpu = strcmp(o->dev->backend->name, "cpu") == 0;
+	h->cpu = cpu;
 	measure_device(h, &b);
-	if (h->cpu)
+	if (cpu) {
 		set_cpu(h);
-	else
-		measure_memory(h, o->dev);
+	} else {
+		/* What a run may take: the plan counts the driver's share as context_gib. */
+		calibrate_set(&h->memory_gib, (double)dev_room(o->dev) * 0x1p-30 + h->context_gib.value, MARK_MEASURED,
+			      "free on %s, and context_gib", dev_name(o->dev));
+		measure_launch(h, &b);
+	}
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-		if (hardware_peak(h, types[i]) > 0)
-			calibrate_ops(&b, types[i]);
+		calibrate_ops(&b, types[i]);
+	set_peaks(h, o->dev);
 	bool good = calibrate_links(&b, o->world, o->node, e);
 	if (comm_rank(o->world) == 0)
 		measure_disk(o->folder);

@@ -12,9 +12,12 @@ struct calibrate_bench {
 	struct device *dev;
 	struct arena arena;
 	struct hardware *h;
+	double longest; /* seconds of the op that took longest since it was set to 0 */
 };
 
-enum { CALIBRATE_ROUNDS = 9, CALIBRATE_ROWS = 2048, CALIBRATE_WIDTH = 8192, CALIBRATE_HEAD = 64 };
+/* The largest rows, width and heads of what is timed; on a processor the second of each. */
+enum { CALIBRATE_ROUNDS = 9, CALIBRATE_ROWS = 16384, CALIBRATE_WIDTH = 50304, CALIBRATE_HEAD = 128,
+       CALIBRATE_CPU_ROWS = 2048, CALIBRATE_CPU_WIDTH = 8192, CALIBRATE_CPU_HEAD = 64 };
 
 /* Seconds. With cpu, that this process has had processors for, a thread: what else runs on the machine does not count. */
 double calibrate_now(bool cpu, int threads);
