@@ -145,17 +145,27 @@ cJSON *json_new_counts(const int64_t *values, int count)
 	return array;
 }
 
-cJSON *json_put_object(cJSON *object, const char *key)
+void json_put(cJSON *parent, const char *key, cJSON *value)
 {
-	cJSON *o = key ? cJSON_AddObjectToObject(object, key) : cJSON_CreateObject();
+	check(value);
+	check(cJSON_IsArray(parent) ? cJSON_AddItemToArray(parent, value) : cJSON_AddItemToObject(parent, key, value));
+}
+
+cJSON *json_put_object(cJSON *parent, const char *key)
+{
+	cJSON *o = cJSON_CreateObject();
 	check(o);
+	if (parent)
+		json_put(parent, key, o);
 	return o;
 }
 
-cJSON *json_put_array(cJSON *object, const char *key)
+cJSON *json_put_array(cJSON *parent, const char *key)
 {
-	cJSON *array = key ? cJSON_AddArrayToObject(object, key) : cJSON_CreateArray();
+	cJSON *array = cJSON_CreateArray();
 	check(array);
+	if (parent)
+		json_put(parent, key, array);
 	return array;
 }
 
@@ -172,6 +182,11 @@ void json_put_number(cJSON *object, const char *key, double value)
 void json_put_text(cJSON *object, const char *key, const char *value)
 {
 	check(cJSON_AddStringToObject(object, key, value));
+}
+
+void json_put_flag(cJSON *object, const char *key, bool value)
+{
+	check(cJSON_AddBoolToObject(object, key, value));
 }
 
 void json_print(cJSON *value)

@@ -36,13 +36,15 @@ bool json_add_count(cJSON *object, const char *key, int64_t value);
 bool json_add_number(cJSON *object, const char *key, double value);
 cJSON *json_new_counts(const int64_t *values, int count);
 
-/* The same for what a command prints, where nothing can be done about missing memory: it ends the program. With key NULL
- * the object or array is new. */
-cJSON *json_put_object(cJSON *object, const char *key);
-cJSON *json_put_array(cJSON *object, const char *key);
+/* The same for what a command prints, where nothing can be done about missing memory: it ends the program. With parent NULL
+ * the object or array is new; an array takes it at its end, whatever the key. */
+cJSON *json_put_object(cJSON *parent, const char *key);
+cJSON *json_put_array(cJSON *parent, const char *key);
+void json_put(cJSON *parent, const char *key, cJSON *value); /* which the parent owns then */
 void json_put_count(cJSON *object, const char *key, int64_t value);
 void json_put_number(cJSON *object, const char *key, double value);
 void json_put_text(cJSON *object, const char *key, const char *value);
+void json_put_flag(cJSON *object, const char *key, bool value);
 
 /* Prints it on standard output, and deletes it. */
 void json_print(cJSON *value);

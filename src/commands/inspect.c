@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "commands/commands.h"
 #include "commands/options.h"
 #include "train/shard.h"
@@ -92,16 +93,17 @@ static bool inspect(const char *path, bool json, struct error *e)
 	bool (*reader)(cJSON *out, const char *path, struct error *e) = reader_of(path);
 	if (!reader)
 		return error_set(e, CODE_DATA, "%s: a folder, but not of a checkpoint or a run", path);
-	cJSON *out = cJSON_CreateObject();
+	cJSON *out = json_put_object(NULL, NULL);
 	bool good = reader(out, path, e);
-	char *text = json ? cJSON_PrintUnformatted(out) : NULL;
-	if (json && text)
-		printf("%s\n", text);
-	else if (!json)
+	if (!json) {
 		print_lines("", out);
-	if (good && json && !text)
-		good = error_set(e, CODE_MACHINE, "%s: out of memory", path);
-	free(text);
+		cJSON_Delete(out);
+		return good;
+	}
+	char *text = cJSON_PrintUnformatted(out);
+	check(text);
+	puts(text);
+	cJSON_free(text);
 	cJSON_Delete(out);
 	return good;
 }

@@ -8,53 +8,49 @@
 #include "train/checkpoint_folder.h"
 #include "train/safetensors.h"
 
-/* Memory that runs out in here leaves fields away; the printing of the whole says so. */
-
 static void add_run(cJSON *out, const struct manifest_run *run)
 {
 	const struct manifest_counters *c = &run->counters;
-	json_add_count(out, "step", c->step);
-	json_add_count(out, "updates", c->updates);
-	json_add_count(out, "samples", c->samples);
-	json_add_count(out, "tokens", c->tokens);
-	json_add_number(out, "loss_scale", c->loss_scale);
-	json_add_count(out, "good_steps", c->good_steps);
-	json_add_count(out, "overflows", c->overflows);
-	cJSON *sources = cJSON_AddArrayToObject(out, "sources");
+	json_put_count(out, "step", c->step);
+	json_put_count(out, "updates", c->updates);
+	json_put_count(out, "samples", c->samples);
+	json_put_count(out, "tokens", c->tokens);
+	json_put_number(out, "loss_scale", c->loss_scale);
+	json_put_count(out, "good_steps", c->good_steps);
+	json_put_count(out, "overflows", c->overflows);
+	cJSON *sources = json_put_array(out, "sources");
 	for (int i = 0; i < run->source_count; i++) {
-		cJSON *s = cJSON_CreateObject();
-		cJSON_AddItemToArray(sources, s);
-		cJSON_AddStringToObject(s, "name", run->sources[i].name);
-		json_add_count(s, "samples", run->sources[i].samples);
+		cJSON *s = json_put_object(sources, NULL);
+		json_put_text(s, "name", run->sources[i].name);
+		json_put_count(s, "samples", run->sources[i].samples);
 	}
-	cJSON *settings = cJSON_AddObjectToObject(out, "settings");
+	cJSON *settings = json_put_object(out, "settings");
 	for (int i = 0; i < run->setting_count; i++)
-		cJSON_AddStringToObject(settings, run->settings[i].key, run->settings[i].value);
+		json_put_text(settings, run->settings[i].key, run->settings[i].value);
 }
 
 static void add_tensor(cJSON *list, const char *name, const char *type, int dims, const int64_t *shape)
 {
-	cJSON *t = cJSON_CreateObject();
-	cJSON_AddItemToArray(list, t);
-	cJSON_AddStringToObject(t, "name", name);
-	cJSON_AddStringToObject(t, "dtype", type);
-	cJSON_AddItemToObject(t, "shape", json_new_counts(shape, dims));
+	cJSON *t = json_put_object(list, NULL);
+	json_put_text(t, "name", name);
+	json_put_text(t, "dtype", type);
+	json_put(t, "shape", json_new_counts(shape, dims));
 }
 
 static void add_tensors(cJSON *out, const struct manifest *m)
 {
-	cJSON *list = cJSON_AddArrayToObject(out, "tensors");
+	cJSON *list = json_put_array(out, "tensors");
 	for (int i = 0; i < m->tensor_count; i++) {
 		const struct manifest_tensor *t = &m->tensors[i];
 		add_tensor(list, t->name, safetensors_type(t->dtype), t->dims, t->shape);
-		json_add_count(list->child->prev, "pieces", t->piece_count);
+		json_put_count(list->child->prev, "pieces", t->piece_count);
 	}
 }
 
 /* Each file with the answer to its checksum; the first that is wrong is the error. */
 static bool add_files(cJSON *out, const char *path, const struct manifest *m, struct error *e)
 {
-	cJSON *list = cJSON_AddArrayToObject(out, "files");
+	cJSON *list = json_put_array(out, "files");
 	void *buffer = malloc(CHECKPOINT_CHUNK);
 	if (!buffer)
 		return error_set(e, CODE_MACHINE, "%s: out of memory", path);
@@ -64,13 +60,12 @@ static bool add_files(cJSON *out, const char *path, const struct manifest *m, st
 		struct error cause;
 		char hash[HASH_ROOM];
 		bool right = checkpoint_verify(path, f, buffer, &cause);
-		cJSON *file = cJSON_CreateObject();
-		cJSON_AddItemToArray(list, file);
-		cJSON_AddStringToObject(file, "name", f->name);
-		json_add_count(file, "bytes", f->bytes);
+		cJSON *file = json_put_object(list, NULL);
+		json_put_text(file, "name", f->name);
+		json_put_count(file, "bytes", f->bytes);
 		manifest_print_hash(hash, f->xxh3);
-		cJSON_AddStringToObject(file, "xxh3", hash);
-		cJSON_AddBoolToObject(file, "valid", right);
+		json_put_text(file, "xxh3", hash);
+		json_put_flag(file, "valid", right);
 		if (!right && good)
 			*e = cause;
 		good = good && right;
@@ -82,8 +77,8 @@ static bool add_files(cJSON *out, const char *path, const struct manifest *m, st
 bool inspect_checkpoint(cJSON *out, const char *path, struct error *e)
 {
 	struct manifest m;
-	cJSON_AddStringToObject(out, "kind", "checkpoint");
-	cJSON_AddStringToObject(out, "path", path);
+	json_put_text(out, "kind", "checkpoint");
+	json_put_text(out, "path", path);
 	if (!checkpoint_read(path, &m, NULL, NULL, e))
 		return false;
 	add_run(out, &m.run);
@@ -103,19 +98,18 @@ static bool add_checkpoints(cJSON *out, const char *path, struct error *e)
 		return error_set(e, CODE_CHECKPOINT, "%s: path too long", path);
 	if (!checkpoint_list(dir, &steps, &count, e))
 		return false;
-	cJSON *list = cJSON_AddArrayToObject(out, "checkpoints");
+	cJSON *list = json_put_array(out, "checkpoints");
 	for (int i = count - 1; i >= 0; i--) {
 		char name[STEP_NAME_ROOM], folder[PATH_ROOM];
 		struct manifest m;
 		struct error cause;
 		checkpoint_step_name(name, steps[i]);
-		cJSON *c = cJSON_CreateObject();
-		cJSON_AddItemToArray(list, c);
-		cJSON_AddStringToObject(c, "name", name);
+		cJSON *c = json_put_object(list, NULL);
+		json_put_text(c, "name", name);
 		bool good = file_join(folder, dir, name) && checkpoint_read(folder, &m, NULL, NULL, &cause);
-		cJSON_AddBoolToObject(c, "valid", good);
+		json_put_flag(c, "valid", good);
 		if (!good)
-			cJSON_AddStringToObject(c, "cause", cause.text);
+			json_put_text(c, "cause", cause.text);
 		else
 			manifest_finish(&m);
 	}
@@ -155,28 +149,28 @@ static bool add_metrics(cJSON *out, const char *path, struct error *e)
 		if ((lines[count] = cJSON_Parse(line)))
 			count++;
 	}
-	cJSON *list = cJSON_AddArrayToObject(out, "metrics");
+	cJSON *list = json_put_array(out, "metrics");
 	while (count > 0)
-		cJSON_AddItemToArray(list, lines[--count]);
+		json_put(list, NULL, lines[--count]);
 	return true;
 }
 
 bool inspect_run(cJSON *out, const char *path, struct error *e)
 {
-	cJSON_AddStringToObject(out, "kind", "run");
-	cJSON_AddStringToObject(out, "path", path);
+	json_put_text(out, "kind", "run");
+	json_put_text(out, "path", path);
 	return add_checkpoints(out, path, e) && add_metrics(out, path, e);
 }
 
 bool inspect_safetensors(cJSON *out, const char *path, struct error *e)
 {
 	struct safetensors s;
-	cJSON_AddStringToObject(out, "kind", "safetensors");
-	cJSON_AddStringToObject(out, "path", path);
+	json_put_text(out, "kind", "safetensors");
+	json_put_text(out, "path", path);
 	if (!safetensors_open(&s, path, e))
 		return false;
-	json_add_count(out, "bytes", s.size);
-	cJSON *list = cJSON_AddArrayToObject(out, "tensors");
+	json_put_count(out, "bytes", s.size);
+	cJSON *list = json_put_array(out, "tensors");
 	for (int i = 0; i < s.count; i++)
 		add_tensor(list, s.tensors[i].name, s.tensors[i].type, s.tensors[i].dims, s.tensors[i].shape);
 	safetensors_close(&s);

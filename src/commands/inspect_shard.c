@@ -46,18 +46,18 @@ static bool scan_ids(cJSON *out, const struct shard *s, int64_t vocab, struct er
 	}
 	free(raw);
 	if (good && s->tokens > 0) {
-		json_add_count(out, "least_id", least);
-		json_add_count(out, "most_id", most);
+		json_put_count(out, "least_id", least);
+		json_put_count(out, "most_id", most);
 		if (bad < 0 && counts)
-			json_add_number(out, "unigram_loss", unigram_loss(counts, vocab, s->tokens));
+			json_put_number(out, "unigram_loss", unigram_loss(counts, vocab, s->tokens));
 	}
 	free(counts);
 	if (bad < 0 || !good)
 		return good;
 	int64_t byte = s->begin + bad * size;
-	json_add_count(out, "first_bad_token", bad);
-	json_add_count(out, "first_bad_byte", byte);
-	json_add_count(out, "first_bad_id", bad_id);
+	json_put_count(out, "first_bad_token", bad);
+	json_put_count(out, "first_bad_byte", byte);
+	json_put_count(out, "first_bad_id", bad_id);
 	return error_set(e, CODE_DATA,
 			 "%s: token %" PRId64 " (byte %" PRId64 "): id %" PRId64 " is not in the vocabulary, 0 to %" PRId64,
 			 s->path, bad, byte, bad_id, vocab - 1);
@@ -74,11 +74,11 @@ static void add_documents(cJSON *out, const struct shard_index *x)
 		most = end - begin > most ? end - begin : most;
 		begin = end;
 	}
-	json_add_count(out, "sequences", x->sequences);
-	json_add_count(out, "documents", x->boundaries - 1);
+	json_put_count(out, "sequences", x->sequences);
+	json_put_count(out, "documents", x->boundaries - 1);
 	if (x->boundaries > 1) {
-		json_add_count(out, "shortest_document", least);
-		json_add_count(out, "longest_document", most);
+		json_put_count(out, "shortest_document", least);
+		json_put_count(out, "longest_document", most);
 	}
 }
 
@@ -86,10 +86,10 @@ static void add_facts(cJSON *out, const struct shard_facts *f)
 {
 	if (f->vocab == 0)
 		return;
-	cJSON_AddStringToObject(out, "tokenizer", f->tokenizer);
-	json_add_count(out, "vocab_size", f->vocab);
+	json_put_text(out, "tokenizer", f->tokenizer);
+	json_put_count(out, "vocab_size", f->vocab);
 	if (f->end_of_document >= 0)
-		json_add_count(out, "end_of_document", f->end_of_document);
+		json_put_count(out, "end_of_document", f->end_of_document);
 }
 
 /* As one format. */
@@ -98,9 +98,9 @@ static bool describe(cJSON *out, const char *path, enum shard_format format, str
 	struct shard s;
 	if (!shard_open(&s, path, format, e))
 		return false;
-	cJSON_AddStringToObject(out, "format", shard_format_name(s.format));
-	cJSON_AddStringToObject(out, "type", shard_token_name(s.type));
-	json_add_count(out, "tokens", s.tokens);
+	json_put_text(out, "format", shard_format_name(s.format));
+	json_put_text(out, "type", shard_token_name(s.type));
+	json_put_count(out, "tokens", s.tokens);
 	bool good = s.format != SHARD_MEGATRON || shard_index_scan(&s.index, e);
 	if (good && s.format == SHARD_MEGATRON)
 		add_documents(out, &s.index);
@@ -114,15 +114,15 @@ static bool describe(cJSON *out, const char *path, enum shard_format format, str
 static bool describe_headerless(cJSON *out, const char *path, struct error *e)
 {
 	struct error not_u32;
-	cJSON_AddStringToObject(out, "format", "headerless");
-	cJSON *u32 = cJSON_CreateObject();
-	if (!describe(cJSON_AddObjectToObject(out, "u16"), path, SHARD_U16, e)) {
+	json_put_text(out, "format", "headerless");
+	cJSON *u32 = json_put_object(NULL, NULL);
+	if (!describe(json_put_object(out, "u16"), path, SHARD_U16, e)) {
 		cJSON_Delete(u32);
 		return false;
 	}
 	describe(u32, path, SHARD_U32, &not_u32);
 	if (u32->child)
-		cJSON_AddItemToObject(out, "u32", u32);
+		json_put(out, "u32", u32);
 	else
 		cJSON_Delete(u32);
 	return true;
@@ -132,9 +132,9 @@ bool inspect_shard(cJSON *out, const char *path, struct error *e)
 {
 	char found[PATH_ROOM];
 	enum shard_format format;
-	cJSON_AddStringToObject(out, "kind", "shard");
+	json_put_text(out, "kind", "shard");
 	if (!shard_find(path, SHARD_AUTO, found, e) || !shard_recognise(found, &format, e))
 		return false;
-	cJSON_AddStringToObject(out, "path", found);
+	json_put_text(out, "path", found);
 	return format == SHARD_AUTO ? describe_headerless(out, found, e) : describe(out, found, format, e);
 }

@@ -7,8 +7,7 @@ static void memory(cJSON *all, const struct plan *p)
 	cJSON *list = json_put_array(all, "memory");
 	for (int i = 0; i < p->stages; i++) {
 		const struct plan_stage *s = &p->stage[i];
-		cJSON *o = json_put_object(NULL, NULL);
-		cJSON_AddItemToArray(list, o);
+		cJSON *o = json_put_object(list, NULL);
 		json_put_count(o, "stage", i);
 		json_put_count(o, "layers", s->layers);
 		for (int k = 0; k < MEMORY_KINDS; k++)
@@ -68,7 +67,7 @@ cJSON *plan_report_json(const struct plan *p)
 	json_put_number(all, "mfu", p->mfu);
 	json_put_number(all, "hardware_utilization", p->hardware_utilization);
 	json_put_number(all, "bubble_fraction", p->bubble_fraction);
-	check(cJSON_AddBoolToObject(all, "fits", p->fits));
+	json_put_flag(all, "fits", p->fits);
 	json_put_count(all, "memory_limit", p->memory_limit);
 	memory(all, p);
 	traffic(all, p);
@@ -77,8 +76,8 @@ cJSON *plan_report_json(const struct plan *p)
 		json_put_number(time, simulate_cause((enum cause)i), p->seconds[i]);
 	cJSON *ledgers = json_put_array(all, "ledger");
 	for (int i = 0; i < p->stages; i++)
-		cJSON_AddItemToArray(ledgers, ledger_json(&p->stage[i].ledger));
-	cJSON_AddItemToObject(all, "constants", plan_report_constants(p->hardware));
+		json_put(ledgers, NULL, ledger_json(&p->stage[i].ledger));
+	json_put(all, "constants", plan_report_constants(p->hardware));
 	cJSON *ways = json_put_object(all, "stack_constants");
 	stack_each(p->stack, way, ways);
 	json_put_text(ways, "fitted_on", p->stack->fit);

@@ -66,7 +66,7 @@ static cJSON *layout(const struct search_layout *l)
 	json_put_count(o, "micro", l->micro);
 	json_put_text(o, "schedule", schedules[l->schedule]);
 	json_put_text(o, "recompute", recomputes[l->recompute]);
-	check(cJSON_AddBoolToObject(o, "shard_optimizer", l->sharded));
+	json_put_flag(o, "shard_optimizer", l->sharded);
 	json_put_count(o, "memory", l->memory);
 	if (l->seconds > 0) {
 		json_put_number(o, "step_seconds", l->seconds);
@@ -87,6 +87,6 @@ cJSON *search_json(const struct search *s)
 	json_put_count(all, "fewest_devices", s->fewest);
 	json_put_count(all, "longest_sequence", s->longest);
 	for (int i = 0; i < s->count; i++)
-		cJSON_AddItemToArray(list, layout(&s->list[i]));
+		json_put(list, NULL, layout(&s->list[i]));
 	return all;
 }

@@ -157,9 +157,9 @@ cJSON *ledger_json_all(const struct ledger *all, int ranks)
 		for (int k = i; k < ranks; k++)
 			if (!written[k] && alike(&all[i], &all[k])) {
 				written[k] = true;
-				cJSON_AddItemToArray(same, cJSON_CreateNumber(all[k].rank));
+				json_put(same, NULL, cJSON_CreateNumber(all[k].rank));
 			}
-		cJSON_AddItemToArray(list, o);
+		json_put(list, NULL, o);
 	}
 	free(written);
 	return list;
