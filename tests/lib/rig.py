@@ -146,8 +146,11 @@ def relative(a, b):
     return max(abs(x - y) / max(abs(y), 1e-30) for x, y in zip(a, b))
 
 
+MORE_SEEDS = (101, 102, 103, 104, 105)
+
+
 def curve_rule(x, p, r, more=()):
-    """The design's rule: max|X − R| ≤ 2·max|P − R| + 1e-6·scale. Returns (holds, score). One P of a few steps may be near R by
-    luck: then MORE has further pairs of P and R, of runs that differ in nothing but the seed, and the farthest counts."""
+    """The design's rule: max|X − R| ≤ 2·max|P − R| + 1e-6·scale. Returns (holds, score). One P of few steps may be near R by
+    luck: MORE has further pairs of P and R, of runs with other seeds, and the farthest counts."""
     bound = 2 * max(distance(a, b) for a, b in [(p, r), *more]) + 1e-6 * max(map(abs, r))
     return distance(x, r) <= bound, distance(x, r) / bound

@@ -75,13 +75,15 @@ def fp32(r):
 
 
 def fp16(r):
-    """What rounding is honest is told by the same mesh without context ranks. Schedules and recompute change no bits (bits)."""
-    for label, more, layouts in cases():
+    """What rounding is honest is told by the same mesh without context ranks, and by one rank with other seeds. Schedules and recompute change no bits (bits)."""
+    for label, own, layouts in cases():
         if label in ("rope", "full", "chunks"):
             continue
-        s = settings(r, run__steps=20, **more)
+        s = settings(r, run__steps=20, **own)
         exact = r.train("exact-" + label, alone(s))
         half = dict(s, **{"precision.compute": "fp16", "precision.loss_scale_initial": 1024})
+        more = [(r.train("one-%s-%d" % (label, seed), alone(dict(half, **{"run.seed": seed}))),
+                 r.train("exact-%s-%d" % (label, seed), alone(dict(s, **{"run.seed": seed})))) for seed in rig.MORE_SEEDS]
         honest = {}
         for layout in layouts if label != "plain" else layouts[1:4]:
             data, tensor, context, pipeline = layout
@@ -90,7 +92,8 @@ def fp16(r):
                 honest[without] = r.train("%s-%s" % (label, name(without)), *placed(half, without))
             got = r.train("%s-%s" % (label, name(layout)), *placed(half, layout))
             for field in ("loss", "grad_norm"):
-                holds, score = rig.curve_rule(rig.curve(got, field), rig.curve(honest[without], field), rig.curve(exact, field))
+                holds, score = rig.curve_rule(rig.curve(got, field), rig.curve(honest[without], field), rig.curve(exact, field),
+                                              [(rig.curve(a, field), rig.curve(b, field)) for a, b in more])
                 r.expect(holds, "%s %s: %s at %.2f of its bound" % (label, name(layout), field, score))
 
 

@@ -86,16 +86,19 @@ def fp32(r):
 
 
 def fp16(r):
-    for label, vocab, more, layouts in variants():
-        s = settings(r, vocab, **more)
+    for label, vocab, own, layouts in variants():
+        s = settings(r, vocab, **own)
         exact = r.train("exact-" + label, s)
         half = dict(s, **{"precision.compute": "fp16", "precision.loss_scale_initial": 1024})
         one = r.train("fp16-one-" + label, half)
+        more = [(r.train("fp16-one-%s-%d" % (label, seed), dict(half, **{"run.seed": seed})),
+                 r.train("exact-%s-%d" % (label, seed), dict(s, **{"run.seed": seed}))) for seed in rig.MORE_SEEDS]
         for layout in layouts:
             placed_s, ranks = placed(half, layout)
             got = r.train("fp16-%s-%s" % (name(layout), label), placed_s, ranks)
             for field in ("loss", "grad_norm"):
-                holds, score = rig.curve_rule(rig.curve(got, field), rig.curve(one, field), rig.curve(exact, field))
+                holds, score = rig.curve_rule(rig.curve(got, field), rig.curve(one, field), rig.curve(exact, field),
+                                              [(rig.curve(a, field), rig.curve(b, field)) for a, b in more])
                 r.expect(holds, "fp16 %s %s: %s at %.2f of its bound" % (label, name(layout), field, score))
 
 
