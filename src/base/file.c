@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,8 +143,10 @@ static bool write_into(const char *path, const void *data, size_t bytes, int cod
 
 bool file_replace(const char *path, const void *data, size_t bytes, int code, struct error *e)
 {
-	char temp[PATH_ROOM];
+	char temp[PATH_ROOM], meant[PATH_MAX];
 	struct stat now;
+	if (lstat(path, &now) == 0 && S_ISLNK(now.st_mode) && realpath(path, meant))
+		path = meant; /* the link stays */
 	if (stat(path, &now) == 0 && !S_ISREG(now.st_mode))
 		return write_into(path, data, bytes, code, e);
 	if (snprintf(temp, sizeof temp, "%s.tmp.%d", path, (int)getpid()) >= (int)sizeof temp)

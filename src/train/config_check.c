@@ -5,6 +5,7 @@
 #include "dev/scalars.h"
 #include "model/rope.h"
 #include "train/config.h"
+#include "train/schedule.h"
 
 __attribute__((format(printf, 3, 4)))
 static bool wrong(const struct config *c, struct error *e, const char *format, ...)
@@ -99,8 +100,6 @@ static bool check_context(const struct config *c, struct error *e)
 	       multiple(c, "model.sequence", c->model.sequence, "2*parallel.context", 2 * c->parallel.context, e);
 }
 
-enum { MICROS_MOST = 65536 }; /* a step's actions are listed */
-
 static bool check_batch(const struct config *c, struct error *e)
 {
 	const struct batch_settings *b = &c->batch;
@@ -119,9 +118,12 @@ static bool check_batch(const struct config *c, struct error *e)
 	if (!multiple(c, "batch.global", b->global, name, b->micro * c->parallel.data, e))
 		return false;
 	int64_t micros = b->global / (b->micro * c->parallel.data);
-	if (micros > MICROS_MOST)
-		return wrong(c, e, "batch.global = %lld makes %lld micro-batches of each data rank's part of a step: at most %d can be; a larger "
-			     "batch.micro or more data ranks would do", (long long)b->global, (long long)micros, MICROS_MOST);
+	int64_t most = SCHEDULE_MOST / (c->parallel.pipeline * c->parallel.chunks);
+	most = most < SCHEDULE_MICROS ? most : SCHEDULE_MICROS;
+	if (micros > most)
+		return wrong(c, e, "batch.global = %lld makes %lld micro-batches of each data rank's part of a step: with parallel.pipeline = "
+			     "%lld and chunks = %lld at most %lld can be; a larger batch.micro or more data ranks would do", (long long)b->global,
+			     (long long)micros, (long long)c->parallel.pipeline, (long long)c->parallel.chunks, (long long)most);
 	if ((double)b->global * (double)c->model.sequence * (double)c->run.steps >= 0x1p63)
 		return wrong(c, e, "run.steps*batch.global*model.sequence are more tokens than can be counted");
 	return true;

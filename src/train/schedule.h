@@ -104,6 +104,9 @@ bool schedule_possible(const struct schedule_options *o);
  *   forward      1 */
 int schedule_slots(const struct schedule_options *o);
 
+/* The most micro-batches of a list, and of stages·chunks·micros: to make one all ranks are timed, which takes 60 bytes of each. */
+enum { SCHEDULE_MICROS = 65536, SCHEDULE_MOST = 1 << 22 };
+
 /* Makes the rank's list.
  *
  * Where exchanges stand: schedule_order.h times all ranks at unit cost, with the longest transfers that the kind can

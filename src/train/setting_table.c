@@ -96,7 +96,7 @@ const struct setting setting_table[] = {
 
 	{"batch", "global", SETTING_COUNT, AT(batch.global), NULL, "[1, 2147483647]", .help = "samples of a step"},
 	{"batch", "micro", SETTING_COUNT, AT(batch.micro), NULL, "[1, 2147483647]",
-	 .help = "samples of a micro-batch on one rank"},
+	 .help = "samples of a micro-batch on one rank; a rank has at most 65536 micro-batches of a step, and 4194304/(pipeline*chunks)"},
 
 	{"precision", "compute", SETTING_CHOICE, AT(precision.compute), "fp16",
 	 .choices = CHOICES({"fp16", F16}, {"bf16", BF16}, {"fp32", F32}), .help = "type of weights and activations"},

@@ -47,13 +47,13 @@ double train_evaluate(struct train *t)
 	const struct config *c = t->config;
 	const struct feed feed = {read_valid, &t->data};
 	double totals[TOTALS];
-	int64_t windows = c->eval.batches * c->batch.global;
-	if (windows > t->data.valid_windows)
-		windows = t->data.valid_windows;
+	int64_t windows = t->data.valid_windows;
+	if (c->eval.batches <= windows / c->batch.global)
+		windows = c->eval.batches * c->batch.global;
 	int64_t each = c->batch.micro * t->run.mesh.size[AXIS_DATA]; /* windows a micro-batch of all data ranks */
 
 	log_phase("evaluation");
-	step_evaluate(&t->run.step, &feed, (int)((windows + each - 1) / each), grad_totals(&t->run.grad));
+	step_evaluate(&t->run.step, &feed, (windows + each - 1) / each, grad_totals(&t->run.grad));
 	grad_totals_reduce(&t->run.grad, totals);
 	log_phase(NULL);
 	return totals[TOTAL_TOKENS] > 0 ? totals[TOTAL_LOSS] / totals[TOTAL_TOKENS] : 0.0;

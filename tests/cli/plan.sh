@@ -58,7 +58,7 @@ grep -q 'no layout fits on 8 devices: the nearest .*; the fewest on which one do
 printf '[hardware]\nbase = a100-80gb\n[device]\nmemory_gib = 6\n' >six.ini
 six=(plan --config gpt.ini --hardware six.ini --set model.layers=24 --set model.hidden=2048 --set model.heads=16 --set model.vocab=50257)
 prints 'on 6 devices: 2048, data 1 x context 1' "${six[@]}" --search --devices 6
-grep -q 'micro-batch 1): 6, data 1 x context 1 x tensor 2 x pipeline 3' out || wrong 'plan --search' "$(cat out)"
+grep -q 'fits: 6, data 1 x context 1 x tensor 2 x pipeline 3, 8 chunks' out || wrong 'plan --search' "$(cat out)"
 prints 'micro-batch 1): 8, data 1 x context 1 x tensor 8 x pipeline 1' "${six[@]}" --search --devices 8
 prints 'it fits' "${six[@]}" --devices 8 --set parallel.tensor=8 --set parallel.pipeline=1 --set parallel.recompute=full
 
@@ -107,7 +107,7 @@ if [ -z "${MTRAIN_SANITIZED:-}" ]; then
 	time=$( { TIMEFORMAT=%U; time "$mtrain" plan --config gpt.ini --hardware selene --set model.layers=8192 --set model.hidden=96 \
 		>out 2>err; } 2>&1 )
 	grep -q 'of 80.0 GiB' out || wrong 'plan of 8192 layers' "$(cat err)"
-	[ "${time%.*}" -lt 8 ] || wrong 'plan of 8192 layers' "took $time s of the processor" # 1.5 s; it was 50
+	[ "${time%.*}" -lt 30 ] || wrong 'plan of 8192 layers' "took $time s of the processor" # 1.5 to 6 s; it was 50 where it is 1.5
 fi
 
 # Nothing is left of a calibration that is stopped while it writes to disk.
@@ -143,8 +143,11 @@ refused 2 'gpt.ini: v100-32gb has no bf16: precision.compute = fp16 would do' \
 	plan --config gpt.ini --hardware v100-32gb --search --devices 64 --set precision.compute=bf16
 refused 2 'gpt.ini: no layout fits on 8 devices: the nearest with full recompute needs 1.73 TiB of 80.0 GiB, mostly optimizer; nor on more, up to 1048576' \
 	"${plan[@]}" --search --devices 8 --set model.hidden=262144 --set model.heads=2048 --set model.layers=1 --set batch.global=8
-refused 2 "gpt.ini: batch.global = 2147483647 makes 2147483647 micro-batches of each data rank's part of a step: at most 65536 can be; \
-a larger batch.micro or more data ranks would do" "${plan[@]}" --set batch.global=2147483647
+for most in 1,65536 128,32768; do
+	refused 2 "gpt.ini: batch.global = 2147483647 makes 2147483647 micro-batches of each data rank's part of a step: with \
+parallel.pipeline = ${most%,*} and chunks = 1 at most ${most#*,} can be; a larger batch.micro or more data ranks would do" "${plan[@]}" --set batch.global=2147483647 \
+		--set "parallel.pipeline=${most%,*}" --set model.layers=128
+done
 sed '/^micro/d' gpt.ini >searched.ini
 prints 'planned in full' plan --config searched.ini --hardware selene --search --devices 64 --set batch.global=8
 
@@ -157,7 +160,10 @@ refused 2 'gpt.ini: 100 devices cannot be divided into parallel.tensor*context*p
 refused 2 '--trace: cannot write no/trace.json: No such file or directory' "${plan[@]}" --trace no/trace.json
 [ -e no ] && wrong 'plan --trace no/trace.json' 'left something behind'
 refused 2 '--trace: cannot write .: Is a directory' "${plan[@]}" --trace .
-# A pipe or a device is written into: no file takes its place.
+# A pipe or a device is written into: no file takes its place. A link stays, and what it leads to is replaced.
+echo old >target.json && ln -s target.json link.json
+prints 'it fits' "${plan[@]}" --trace link.json
+[ -L link.json ] && [ ! -L target.json ] && python3 -m json.tool target.json >/dev/null || wrong 'plan --trace link.json' 'not what the link leads to'
 mkfifo pipe
 cat pipe >piped &
 prints 'it fits' "${plan[@]}" --trace pipe
