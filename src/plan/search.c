@@ -57,11 +57,16 @@ static void layouts_of(void *to, const struct search_layout *mesh)
 			each_schedule(w, l);
 }
 
+static bool runs(const struct search_layout *l)
+{
+	return l->sketch > 0 && !l->beaten;
+}
+
 static int by_sketch(const void *a, const void *b)
 {
 	const struct search_layout *x = a, *y = b;
-	if ((x->sketch > 0) != (y->sketch > 0))
-		return x->sketch > 0 ? -1 : 1;
+	if (runs(x) != runs(y))
+		return runs(x) ? -1 : 1;
 	return x->sketch < y->sketch ? -1 : x->sketch > y->sketch;
 }
 
@@ -99,9 +104,10 @@ static void sketch_whole(struct search_layout *l, const struct search_layout *sh
 	sketch_recompute(l, o);
 	if (l->sketch * (1 + tie) < sharded->sketch)
 		return;
-	if (!*l->reason)
-		snprintf(l->reason, sizeof l->reason, "no faster than with a sharded optimizer, and needs more memory");
-	l->sketch = 0;
+	if (*l->reason)
+		return;
+	snprintf(l->reason, sizeof l->reason, "no faster than with a sharded optimizer, and needs more memory");
+	l->beaten = true;
 }
 
 static void sketch_all(struct search *s, const struct plan_options *o)
@@ -156,7 +162,7 @@ static void drop(struct search *s, int i)
 /* A sketch counts three stages; another one may hold more, and then the layout is out here. */
 static bool plan_best(struct search *s, const struct plan_options *o, struct error *e)
 {
-	while (s->ranked < s->count && s->ranked < FULL && s->list[s->ranked].sketch > 0) {
+	while (s->ranked < s->count && s->ranked < FULL && runs(&s->list[s->ranked])) {
 		struct search_layout *l = &s->list[s->ranked];
 		struct plan p;
 		struct error why = {0};
@@ -173,7 +179,6 @@ static bool plan_best(struct search *s, const struct plan_options *o, struct err
 		l->seconds = p.step_seconds;
 		l->mfu = p.mfu;
 		l->memory = p.stage[p.fullest].total;
-		s->memory_limit = p.memory_limit;
 		bool fit = p.fits;
 		if (!fit) {
 			search_too_much(l, &p, p.fullest);
@@ -230,7 +235,7 @@ static bool check_alone(const struct plan_options *o, struct error *e)
 bool search_make(struct search *s, const struct plan_options *o, struct error *e)
 {
 	struct config *c = o->config;
-	*s = (struct search){.devices = o->devices, .memory_limit = (int64_t)(o->hardware->memory_gib.value * 0x1p30)};
+	*s = (struct search){.devices = o->devices};
 	if (!config_require(c, (const char *const[]){"model", NULL}, e))
 		return false;
 	if (c->batch.global == 0)

@@ -20,7 +20,8 @@ struct search_layout {
 	enum pipeline_schedule schedule;
 	enum recompute_choice recompute;
 	bool sharded;            /* optimizer, over data x context ranks */
-	double sketch;           /* seconds; 0: does not fit */
+	double sketch;           /* seconds; 0: does not fit, or is too slow to be looked at */
+	bool beaten;             /* fits, and another that needs less memory is as fast */
 	double seconds, mfu;     /* planned in full; 0: not */
 	int64_t memory;          /* of the fullest stage */
 	char reason[160];        /* why it is out; empty: it is in the ranking */
@@ -30,7 +31,7 @@ struct search {
 	struct search_layout *list; /* those planned in full by rank, then those that fit by sketch, then the others */
 	int count, room;
 	int ranked;
-	int64_t devices, memory_limit;
+	int64_t devices;
 	int64_t fewest;           /* devices on which the model fits at all (search_fit.h); 0: not within 1048576 */
 	struct search_layout fewest_layout;
 	int64_t longest;          /* tokens of a sequence that still fits on `devices`; 0: none */

@@ -17,7 +17,7 @@ static void row(const struct search_layout *l, FILE *out)
 		l->memory ? text_bytes(memory, sizeof memory, (uint64_t)l->memory) : "-");
 	if (l->seconds > 0)
 		fprintf(out, " %9.4g s  %4.1f%%\n", l->seconds, 100 * l->mfu);
-	else if (l->sketch > 0)
+	else if (l->sketch > 0 && !l->beaten)
 		fprintf(out, " about %.3g s\n", l->sketch);
 	else
 		fprintf(out, "  %s\n", l->reason);
@@ -41,15 +41,16 @@ void search_report(const struct search *s, FILE *out)
 		row(&s->list[i], out);
 	for (int i = 0; i < s->count; i++)
 		fit += s->list[i].sketch > 0;
-	fprintf(out, "  %d layouts on %lld devices: %d fit, %d of these were planned in full\n", s->count, (long long)s->devices, fit, s->ranked);
+	fprintf(out, "  %d layouts on %lld devices: %d were found to fit, %d of these were planned in full\n", s->count, (long long)s->devices, fit, s->ranked);
 	for (int i = s->ranked; i < s->count && shown < 8; i++) {
-		if (s->list[i].sketch > 0 || (shown > 0 && strcmp(s->list[i].reason, s->list[i - 1].reason) == 0))
+		if (!*s->list[i].reason || (shown > 0 && strcmp(s->list[i].reason, s->list[i - 1].reason) == 0))
 			continue;
 		if (shown++ == 0)
 			fprintf(out, "  some of those that are out, and why:\n");
 		row(&s->list[i], out);
 	}
-	fprintf(out, "  fewest devices on which it fits (full recompute, micro-batch 1): %lld, ", (long long)s->fewest);
+	fprintf(out, "  fewest devices on which it fits%s: %lld, ", s->fewest_layout.seconds > 0 ? "" : " (full recompute, micro-batch 1)",
+		(long long)s->fewest);
 	where(&s->fewest_layout, out);
 	fprintf(out, "  longest sequence that fits on %lld devices: %lld, ", (long long)s->devices, (long long)s->longest);
 	where(&s->longest_layout, out);

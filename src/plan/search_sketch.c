@@ -106,17 +106,17 @@ void search_sketch(struct search_layout *l, const struct plan_options *o, bool t
 		return;
 	}
 	int count = chosen(p.stages, list);
-	for (int i = 0; i < count && !*l->reason; i++) {
+	for (int i = 0; i < count && !(timed && *l->reason); i++) {
 		if (!plan_count_stage(&p, o, list[i], timed ? &records[i] : NULL, &e)) {
 			search_refuse(l, &e);
 			break;
 		}
 		int64_t total = p.stage[list[i]].total;
-		l->memory = total > l->memory ? total : l->memory;
-		if (total > p.memory_limit)
+		if (total > p.memory_limit && total > l->memory)
 			search_too_much(l, &p, list[i]);
 		else if (timed)
 			times[i] = alone(&p, &records[i]);
+		l->memory = total > l->memory ? total : l->memory;
 	}
 	if (timed && !*l->reason)
 		l->sketch = together(l, o->config->batch.global, times, count);
