@@ -31,19 +31,24 @@ static const struct options options = {
 static const struct device_settings any_device = {.backend = "auto"};
 static const struct launch_settings any_launch = {.init_timeout = 300, .nccl_algorithm = "auto", .nccl_protocol = "auto"};
 
-/* Every layer's sums are over a tensor group. Collective over it. */
+/* Every layer's sums are over a tensor group. Collective. */
 static void tell_spread(const struct job *j, struct comm *tensor)
 {
-	bool spread = false;
-	int *node = calloc((size_t)comm_size(tensor), sizeof *node);
-	check(node);
+	int ranks = comm_size(tensor), *node = calloc((size_t)ranks, sizeof *node), groups = 0;
+	char spread = false, *all = calloc((size_t)comm_size(j->world), sizeof *all);
+	check(node && all);
 	comm_host_gather(tensor, node, &j->launch.node, sizeof *node);
-	for (int i = 1; i < comm_size(tensor); i++)
+	for (int i = 1; i < ranks; i++)
 		spread = spread || node[i] != node[0];
+	comm_host_gather(j->world, all, &spread, sizeof spread);
+	for (int i = 0; i < comm_size(j->world); i++)
+		groups += all[i];
+	if (groups > 0 && log_rank() == 0)
+		log_warn("parallel.tensor = %d: of %d of %d groups the ranks that share a layer are not on one node, so that every layer waits "
+			 "for the network; ranks that follow each other belong on a node (srun --distribution=block, mpirun --map-by slot)",
+			 ranks, groups / ranks, comm_size(j->world) / ranks);
+	free(all);
 	free(node);
-	if (spread && log_rank() == 0)
-		log_warn("parallel.tensor = %d: the ranks that share a layer are not on one node, so that every layer waits for the network; "
-			 "ranks that follow each other belong on a node (srun --distribution=block, mpirun --map-by slot)", comm_size(tensor));
 }
 
 static int train(struct job *j, struct config *c, struct error *e)
