@@ -218,6 +218,7 @@ static void told(struct device *dev, const struct tuning *choices)
 const struct backend backend_cuda = {
 	.name = "cuda",
 	.apart = true,
+	.graphs = true,
 	.open = open_card,
 	.reserve = reserve,
 	.close = close_card,

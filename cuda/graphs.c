@@ -148,9 +148,14 @@ bool graphs_keep(struct graphs *g, enum graphs_op op, const void *args, size_t b
 {
 	if (!g || !g->on)
 		return false;
-	if (op == GRAPHS_square_sums || op == GRAPHS_adamw) { /* their arguments point to lists of the caller's */
+	switch (op) {
+#define AT_ONCE(name) case GRAPHS_##name:
+		OPS_OF_LISTS(AT_ONCE)
+#undef AT_ONCE
 		graphs_flush(g);
 		return false;
+	default:
+		break;
 	}
 	check(bytes % 8 == 0);
 	if (g->now.bytes + sizeof(struct kept) + bytes > g->now_room) {

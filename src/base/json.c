@@ -189,9 +189,9 @@ void json_put_flag(cJSON *object, const char *key, bool value)
 	check(cJSON_AddBoolToObject(object, key, value));
 }
 
-void json_print(cJSON *value)
+void json_print(cJSON *value, bool lines)
 {
-	char *text = cJSON_Print(value);
+	char *text = lines ? cJSON_Print(value) : cJSON_PrintUnformatted(value);
 	check(text);
 	puts(text);
 	cJSON_free(text);

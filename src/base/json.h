@@ -46,7 +46,7 @@ void json_put_number(cJSON *object, const char *key, double value);
 void json_put_text(cJSON *object, const char *key, const char *value);
 void json_put_flag(cJSON *object, const char *key, bool value);
 
-/* Prints it on standard output, and deletes it. */
-void json_print(cJSON *value);
+/* Prints it on standard output, in lines for people or in one, and deletes it. */
+void json_print(cJSON *value, bool lines);
 
 #endif

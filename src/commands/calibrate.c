@@ -76,7 +76,7 @@ static bool run(struct job *j, const struct values *v, struct error *e)
 	if (bad.code)
 		*e = bad;
 	if (good && v->json && j->launch.rank == 0)
-		json_print(plan_report_constants(h));
+		json_print(plan_report_constants(h), true);
 	free(h);
 	return good;
 }

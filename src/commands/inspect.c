@@ -95,15 +95,11 @@ static bool inspect(const char *path, bool json, struct error *e)
 		return error_set(e, CODE_DATA, "%s: a folder, but not of a checkpoint or a run", path);
 	cJSON *out = json_put_object(NULL, NULL);
 	bool good = reader(out, path, e);
-	if (!json) {
-		print_lines("", out);
-		cJSON_Delete(out);
+	if (json) {
+		json_print(out, false);
 		return good;
 	}
-	char *text = cJSON_PrintUnformatted(out);
-	check(text);
-	puts(text);
-	cJSON_free(text);
+	print_lines("", out);
 	cJSON_Delete(out);
 	return good;
 }

@@ -29,7 +29,7 @@ static bool open_device(struct job *j, const struct device_settings *s, double t
 		if (dev_open(&j->dev, backends[i], &options, e)) {
 			if (e->code)
 				log_info("device.backend = auto: %s, since %s", backends[i]->name, e->text);
-			if (s->graphs && strcmp(backends[i]->name, "cuda") != 0 && log_rank() == 0)
+			if (s->graphs && !backends[i]->graphs && log_rank() == 0)
 				log_warn("device.graphs = true has no effect, since the device is %s", backends[i]->name);
 			*e = (struct error){0};
 			return true;

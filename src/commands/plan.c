@@ -57,7 +57,7 @@ static bool plan(const struct values *v, struct config *c, struct error *e)
 		good = timeline_close(&t, good ? v->trace : NULL, p.stages, good ? e : &ignored) && good;
 	}
 	if (good && v->json)
-		json_print(plan_report_json(&p));
+		json_print(plan_report_json(&p), true);
 	else if (good)
 		plan_report(&p, stdout);
 	plan_finish(&p);
@@ -77,7 +77,7 @@ static bool search(const struct values *v, struct config *c, struct error *e)
 			    .config = c, .hardware = h, .stack = &stack, .devices = v->devices, .memory = c->device.memory,
 		    }, e);
 	if (good && v->json)
-		json_print(search_json(&s));
+		json_print(search_json(&s), true);
 	else if (good)
 		search_report(&s, stdout);
 	search_finish(&s);

@@ -31,6 +31,7 @@ struct backend {
 	/* Device memory is not the host's: what goes from host to host is copied through memory of take_host. */
 	bool apart;
 	bool counts; /* nothing is computed or kept, only counted */
+	bool graphs; /* device.graphs has an effect */
 	/* Fails: CODE_MACHINE. Sets dev->impl, dev->ops, dev->scalars, dev->text, dev->threads. */
 	bool (*open)(struct device *dev, const struct dev_options *options, struct error *e);
 	/* Takes the ops' workspace and sets dev->workspace. Fails: CODE_MACHINE. */

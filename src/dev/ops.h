@@ -432,6 +432,9 @@ struct op_adamw {
 	struct step_rules rules;
 };
 
+/* Ops whose arguments point to lists of the caller's, which are not there after the call. */
+#define OPS_OF_LISTS(X) X(square_sums) X(adamw)
+
 /* The list of ops, walked by the table, the checks and the tests. */
 #define OPS(X)                                                                                              \
 	X(embedding_forward) X(embedding_backward) X(position_forward) X(position_backward) X(norm_forward) \
@@ -439,8 +442,8 @@ struct op_adamw {
 	X(swiglu_forward) X(swiglu_backward) X(rope) X(unit_rows_forward) X(unit_rows_backward)             \
 	X(attention_forward) X(attention_backward)                                                          \
 	X(attention_part_forward) X(attention_part_backward) X(attention_delta) X(heads_copy)               \
-	X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add) X(convert) X(square_sums)       \
-	X(step_verdict) X(adamw)
+	X(loss_stats) X(loss_combine) X(loss_backward) X(loss_total) X(add) X(convert) X(step_verdict)      \
+	OPS_OF_LISTS(X)
 
 #define OP_DECLARE(name) void op_##name(struct device *dev, const struct op_##name *a);
 OPS(OP_DECLARE)
