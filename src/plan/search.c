@@ -43,7 +43,7 @@ static void each_schedule(const struct walk *w, struct search_layout l)
 	l.schedule = PIPELINE_ZERO_BUBBLE;
 	both_optimizers(w->s, l);
 	l.schedule = PIPELINE_INTERLEAVED;
-	for (l.chunks = 2; l.chunks <= 8 && l.chunks * l.pipeline <= m->layers; l.chunks++)
+	for (l.chunks = 2; l.chunks <= SEARCH_CHUNKS && l.chunks * l.pipeline <= m->layers; l.chunks++)
 		if (m->layers % (l.chunks * l.pipeline) == 0)
 			both_optimizers(w->s, l);
 }
@@ -204,7 +204,7 @@ static bool plan_nearest(struct search *s, const struct plan_options *o, struct 
 	return plan_best(s, o, e);
 }
 
-/* Chunks may share the head's layer out better than the 1F1B that search_fit.h tries: what is in the ranking fits. */
+/* What is in the ranking fits, whatever search_fit.h has tried. */
 static void as_ranked(struct search *s, const struct plan_options *o)
 {
 	if (s->fewest == 0 || s->fewest > s->devices) {

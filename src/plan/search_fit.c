@@ -81,21 +81,37 @@ static int64_t *widest(struct fit *f, const struct search_layout *mesh)
 	return &f->widest[i];
 }
 
+/* Bytes that it needs; 0: it could not be counted. */
+static int64_t try_layout(struct fit *f, struct search_layout l)
+{
+	search_sketch(&l, f->o, false);
+	if (l.memory == 0)
+		return 0;
+	f->fits = !*l.reason;
+	if (f->fits || f->best.memory == 0 || l.memory < f->best.memory)
+		f->best = l;
+	return l.memory;
+}
+
 static void try_fit(void *to, const struct search_layout *mesh)
 {
+	static const double near = 1.1; /* more than chunks can save */
 	struct fit *f = to;
+	const struct model_settings *m = &f->o->config->model;
 	struct search_layout l = *mesh;
 	l.micro = 1;
 	l.recompute = RECOMPUTE_FULL;
 	l.sharded = l.data * l.context > 1;
 	if (f->fits || l.tensor != *widest(f, mesh))
 		return;
-	search_sketch(&l, f->o, false);
-	if (l.memory == 0)
+	int64_t needs = try_layout(f, l);
+	if (f->fits || l.pipeline == 1 || needs == 0 || (double)needs > near * f->o->hardware->memory_gib.value * 0x1p30)
 		return;
-	f->fits = !*l.reason;
-	if (f->fits || f->best.memory == 0 || l.memory < f->best.memory)
-		f->best = l;
+	/* Chunks may share out better what the first and the last stage have beside their layers. */
+	l.schedule = PIPELINE_INTERLEAVED;
+	for (l.chunks = 2; l.chunks <= SEARCH_CHUNKS && l.chunks * l.pipeline <= m->layers && !f->fits; l.chunks++)
+		if (m->layers % (l.chunks * l.pipeline) == 0)
+			try_layout(f, l);
 }
 
 static void widen(void *to, const struct search_layout *mesh)

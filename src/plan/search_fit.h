@@ -5,6 +5,8 @@
 
 #include "plan/search.h"
 
+enum { SEARCH_CHUNKS = 8 }; /* the most that are tried */
+
 /* Calls f for each mesh; its data ranks, tensor, context and pipeline. */
 void search_each_mesh(const struct plan_options *o, int64_t devices, void (*f)(void *to, const struct search_layout *mesh), void *to);
 

@@ -64,16 +64,19 @@ static bool any_fits(struct rig *r, int64_t devices, int64_t sequence)
 	for (int64_t tensor = 1; tensor <= 4; tensor++)
 		for (int64_t context = 1; context == 1 || sequence / context >= 4096; context *= 2)
 			for (int64_t pipeline = 1; pipeline <= c->model.layers && !found; pipeline++)
-				for (int sharded = 1; sharded >= 0 && !found; sharded--) {
+				for (int kind = 0; kind < 2 * 8 && !found; kind++) {
 					struct parallel_settings *p = &c->parallel;
 					struct plan plan;
 					struct error e = {0};
+					int sharded = kind % 2, chunks = kind / 2 + 1;
 					if (devices % (tensor * context * pipeline) != 0)
+						continue;
+					if (chunks > 1 && (pipeline == 1 || c->model.layers % (chunks * pipeline) != 0))
 						continue;
 					p->tensor = tensor, p->context = context, p->pipeline = pipeline;
 					p->data = devices / (tensor * context * pipeline);
 					p->recompute = RECOMPUTE_FULL, p->shard_optimizer = sharded;
-					p->schedule = PIPELINE_1F1B, p->chunks = 1, c->batch.micro = 1;
+					p->schedule = chunks > 1 ? PIPELINE_INTERLEAVED : PIPELINE_1F1B, p->chunks = chunks, c->batch.micro = 1;
 					struct plan_options o = r->options;
 					o.devices = devices;
 					if (!plan_make(&plan, &o, &e))
