@@ -10,10 +10,6 @@
  * no whole blocks. */
 enum { LEAST_CAPABILITY = 90, LEAST_VERSION = 91100, ANY_LENGTH = 91600, BLOCK = 128 };
 
-/* The scores' gradient in 16 bits: of all of a micro-batch, to 528 MiB, or at least of one KV group, to 1296 MiB; a quarter and
- * 16 MiB more for what is beside it. */
-enum { WORKSPACE_USUAL = 528 << 20, WORKSPACE_MOST = 1296 << 20, WORKSPACE_BESIDE = 16 << 20 };
-
 struct library {
 	cudnnHandle_t handle;
 	int capability;
@@ -89,18 +85,6 @@ static void close_library(void *self)
 	free(l);
 }
 
-static double bytes_of(int64_t scores)
-{
-	return scores ? 2.5 * (double)scores + WORKSPACE_BESIDE : 0;
-}
-
-static size_t workspace(const struct dev_limits *limits)
-{
-	double all = bytes_of(limits->scores), group = bytes_of(limits->group_scores);
-	double usual = all < WORKSPACE_USUAL ? all : WORKSPACE_USUAL, least = group < WORKSPACE_MOST ? group : WORKSPACE_MOST;
-	return (size_t)(usual > least ? usual : least);
-}
-
 bool cudnn_attention_open(struct attention_other *o, int capability, cudaStream_t stream)
 {
 	size_t version = cudnnGetVersion();
@@ -118,7 +102,7 @@ bool cudnn_attention_open(struct attention_other *o, int capability, cudaStream_
 	}
 	l->capability = capability;
 	snprintf(l->name, sizeof l->name, "cudnn %zu sm_%d", version, capability);
-	*o = (struct attention_other){.workspace = workspace, .self = l, .close = close_library, .plan_open = plan_open,
+	*o = (struct attention_other){.workspace = workspace_cudnn, .self = l, .close = close_library, .plan_open = plan_open,
 				      .plan_close = plan_close, .forward = forward, .backward = backward};
 	snprintf(o->name, sizeof o->name, "%s", l->name);
 	return true;

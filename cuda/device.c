@@ -164,10 +164,7 @@ static bool open_card(struct device *dev, const struct dev_options *options, str
 
 static bool reserve(struct device *dev, const struct dev_limits *limits, struct error *e)
 {
-	size_t kernels = kernel_workspace(limits);
-	size_t attention = attention_pick_workspace(card_of(dev)->attention, limits);
-	dev->workspace = kernels > GEMM_WORKSPACE ? kernels : GEMM_WORKSPACE; /* one stream: they take turns */
-	dev->workspace = dev->workspace > attention ? dev->workspace : attention;
+	dev->workspace = workspace_cuda(limits, attention_pick_workspace(card_of(dev)->attention, limits));
 	attention_pick_reserved(card_of(dev)->attention, dev->workspace);
 	card_of(dev)->place.workspace = card_take(dev, dev->workspace);
 	if (!card_of(dev)->place.workspace)

@@ -16,7 +16,7 @@
 struct gemm;
 
 /* Bytes at the place's workspace: for the library, and behind it for products in F32 whose epilogue is our kernel's. */
-enum { GEMM_LIBRARY = 32 << 20, GEMM_PRODUCTS = 32 << 20, GEMM_WORKSPACE = GEMM_LIBRARY + GEMM_PRODUCTS };
+enum { GEMM_LIBRARY = 32 << 20, GEMM_PRODUCTS = WORKSPACE_GEMM - GEMM_LIBRARY };
 
 /* capability: 90 for compute capability 9.0. Fails: CODE_MACHINE. */
 bool gemm_open(struct gemm **g, int capability, struct error *e);

@@ -26,19 +26,17 @@ extern "C" {
 #endif
 
 #include "dev/ops.h"
+#include "dev/workspace.h"
 
 /* Where an op runs: its stream, room for partial sums, and the step's scalars, both in device memory. */
 struct kernel_place {
 	cudaStream_t stream;
-	void *workspace; /* kernel_workspace bytes, aligned to 256 */
+	void *workspace; /* workspace_kernels bytes, aligned to 256 */
 	struct scalars *scalars;
 };
 
 /* Loads every kernel of the program, which would else happen when it is first launched and may then hold the card. */
 cudaError_t kernel_load(void);
-
-/* Bytes of workspace that every op below manages with, for calls within the limits. */
-size_t kernel_workspace(const struct dev_limits *limits);
 
 /* DIRECT: what an op of a card queues; the others are what it queues where no library's are taken (attention_pick.h). */
 #define KERNELS_DIRECT(X)                                                                                   \

@@ -5,8 +5,8 @@
 /* A row is kept in registers between its passes: up to PIECES pieces a thread, as they lie in memory. */
 static constexpr int PIECES = 8, KEPT = 4, WIDE = 256, THREADS_MOST = 512;
 
-/* Partial sums of norm_backward: parts · C stays under this, parts under PARTS_MOST. */
-static constexpr int64_t PARTIAL_MOST = 1 << 21, PARTS_MOST = 512;
+/* Parts of norm_backward: so many at most, and parts · C stays under WORKSPACE_NORM_SUMS. */
+static constexpr int64_t PARTS_MOST = 512;
 
 /* Threads for a row of so many pieces: one piece each up to WIDE threads, then more pieces, then more threads. */
 static int row_threads(int64_t pieces)
@@ -275,7 +275,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS_MOST) norm_backw
 
 template <typename T> static void norm_backward(const struct kernel_place *k, const struct op_norm_backward *a)
 {
-	int64_t N = a->x.shape[0], C = a->x.shape[1], pieces = divide_up(C, WIDTH<T>), parts = PARTIAL_MOST / C;
+	int64_t N = a->x.shape[0], C = a->x.shape[1], pieces = divide_up(C, WIDTH<T>), parts = WORKSPACE_NORM_SUMS / C;
 	if (parts > PARTS_MOST)
 		parts = PARTS_MOST;
 	if (parts > N)
@@ -303,13 +303,4 @@ template <typename T> static void norm_backward(const struct kernel_place *k, co
 void kernel_norm_backward(const struct kernel_place *k, const struct op_norm_backward *a)
 {
 	WITH_TYPE(a->x.dtype, norm_backward<T>(k, a));
-}
-
-size_t kernel_workspace(const struct dev_limits *limits)
-{
-	int64_t norm_sums = limits->width > PARTIAL_MOST ? limits->width : PARTIAL_MOST;
-	if (norm_sums > limits->rows * limits->width)
-		norm_sums = limits->rows * limits->width;
-	size_t norm = 2 * sizeof(float) * (size_t)norm_sums, least = (size_t)1 << 20; /* square_sums, bias_backward */
-	return norm > least ? norm : least;
 }

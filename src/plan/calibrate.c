@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "dev/backend.h"
+#include "dev/workspace.h"
 #include "plan/calibrate_bench.h"
 
 double calibrate_now(bool cpu, int threads)
@@ -90,7 +91,7 @@ static void set_peaks(struct hardware *h, struct device *dev)
 	}
 }
 
-/* Seconds that the host needs to queue a small op, while the device is far behind. */
+/* Seconds that the host needs to queue a small op, without waiting for it. */
 static void measure_launch(struct hardware *h, struct calibrate_bench *b)
 {
 	enum { CALLS = 200 };
@@ -106,6 +107,15 @@ static void measure_launch(struct hardware *h, struct calibrate_bench *b)
 	}
 	b->arena.used = before;
 	calibrate_set(&h->launch_us, calibrate_median(rounds, CALIBRATE_ROUNDS) * 1e6, MARK_MEASURED, "to queue a copy of 64 bytes");
+}
+
+static void set_card(struct hardware *h, struct device *dev, const struct dev_limits *limits)
+{
+	/* What a run may take: the plan counts the driver's share as context_gib. */
+	calibrate_set(&h->memory_gib, (double)dev_room(dev) * 0x1p-30 + h->context_gib.value, MARK_MEASURED, "free on %s, and context_gib",
+		      dev_name(dev));
+	bool cudnn = dev_workspace(dev) > workspace_cuda(limits, 0);
+	calibrate_set(&h->cudnn_attention, cudnn, MARK_MEASURED, "this build %s %s", cudnn ? "has cuDNN for" : "has no cuDNN for", dev_name(dev));
 }
 
 /* On the CPU the host is the device, and the same cores compute and communicate. */
@@ -146,7 +156,9 @@ bool calibrate(struct hardware *h, const struct calibrate_options *o, struct err
 {
 	static const enum dtype types[] = {F32, F16, BF16};
 	bool cpu = strcmp(o->dev->backend->name, "cpu") == 0;
-	struct dev_limits limits = {.rows = CALIBRATE_ROWS, .width = CALIBRATE_WIDTH, .head_size = CALIBRATE_HEAD, .tensors = 4};
+	/* scores: so many that cuDNN's attention would have a larger workspace than all else */
+	struct dev_limits limits = {.rows = CALIBRATE_ROWS, .width = CALIBRATE_WIDTH, .head_size = CALIBRATE_HEAD, .tensors = 4,
+				    .scores = 256 << 20};
 	if (cpu)
 		limits = (struct dev_limits){.rows = CALIBRATE_CPU_ROWS, .width = CALIBRATE_CPU_WIDTH, .head_size = CALIBRATE_CPU_HEAD, .tensors = 4};
 	struct calibrate_bench b = {.dev = o->dev, .h = h};
@@ -158,6 +170,9 @@ bool calibrate(struct hardware *h, const struct calibrate_options *o, struct err
 	size_t left = dev_room(o->dev) > dev_workspace(o->dev) ? dev_room(o->dev) - dev_workspace(o->dev) : 0;
 	if (left > 0 && bytes > left / 2)
 		bytes = left / 2 / 4096 * 4096;
+	if (reserved && bytes < CALIBRATE_LEAST)
+		reserved = error_set(&bad, CODE_MACHINE, "%s has %zu MiB free beside the ops' workspace: to calibrate takes %d", dev_name(o->dev),
+				     left >> 20, 2 * CALIBRATE_LEAST >> 20);
 	if (!reserved || !dev_take(o->dev, &memory, bytes, &bad))
 		memory = NULL;
 	if (!comm_agree(o->world, &bad)) {
@@ -173,9 +188,7 @@ bool calibrate(struct hardware *h, const struct calibrate_options *o, struct err
 	if (cpu) {
 		set_cpu(h);
 	} else {
-		/* What a run may take: the plan counts the driver's share as context_gib. */
-		calibrate_set(&h->memory_gib, (double)dev_room(o->dev) * 0x1p-30 + h->context_gib.value, MARK_MEASURED,
-			      "free on %s, and context_gib", dev_name(o->dev));
+		set_card(h, o->dev, &limits);
 		measure_launch(h, &b);
 	}
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)

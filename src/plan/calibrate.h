@@ -1,8 +1,8 @@
 /* calibrate.h: measures a device, a node and the links between ranks, as numbers of a hardware file.
  *
  * Ops are timed at several sizes in each compute type, products in the three forms that a step has (forward with bias, input
- * gradient, weight gradient), and become the file's measured rates; memory by a large copy; collectives and messages over all ranks
- * of the job, by size. What cannot be measured here says that it is assumed. The median of several rounds counts; on the CPU their time is
+ * gradient, weight gradient), and become the file's measured rates; memory by a large copy; collectives and messages inside
+ * nodes and between them, by size. What cannot be measured here says that it is assumed. The median of several rounds counts; on the CPU their time is
  * that of the processor, which other programs do not change.
  *
  * Used by the calibrate command. */

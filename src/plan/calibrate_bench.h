@@ -17,6 +17,7 @@ struct calibrate_bench {
 
 /* The largest rows, width and heads of what is timed; on a processor the second of each. */
 enum { CALIBRATE_ROUNDS = 9, CALIBRATE_ROWS = 16384, CALIBRATE_WIDTH = 50304, CALIBRATE_HEAD = 128,
+       CALIBRATE_LEAST = 64 << 20, /* bytes of the arena */
        CALIBRATE_CPU_ROWS = 2048, CALIBRATE_CPU_WIDTH = 8192, CALIBRATE_CPU_HEAD = 64 };
 
 /* Seconds. With cpu, that this process has had processors for, a thread: what else runs on the machine does not count. */

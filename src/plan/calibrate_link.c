@@ -1,7 +1,8 @@
 #include "plan/calibrate_bench.h"
 
 /* Sizes of what is sent, in bytes, from FEWEST times STEP each. */
-enum { FEWEST = 1 << 10, STEP = 8, SIZES = 6 };
+enum { FEWEST = 1 << 10, STEP = 8, SIZES = 6, MOST = 32 << 20 };
+_Static_assert(2 * MOST <= CALIBRATE_LEAST, "a message out and one in");
 
 /* One exchange of each kind, all ranks of the group at it. */
 static void all_reduce(struct comm *c, struct tensor out, struct tensor in)
@@ -22,8 +23,8 @@ static void send_on(struct comm *c, struct tensor out, struct tensor in)
 /* Seconds of one. Every rank must make as many calls: rounds are counted, not timed. */
 static double timed(struct calibrate_bench *b, struct comm *c, void (*f)(struct comm *c, struct tensor out, struct tensor in), int64_t bytes)
 {
-	char *base = b->arena.base;
-	struct tensor out = tensor_1d(base, F32, bytes / 4), in = tensor_1d(base + bytes, F32, bytes / 4);
+	size_t before = b->arena.used;
+	struct tensor out = arena_1d(&b->arena, F32, bytes / 4), in = arena_1d(&b->arena, F32, bytes / 4);
 	double rounds[CALIBRATE_ROUNDS];
 	int calls = bytes > 1 << 20 ? 1 : 4;
 	comm_barrier(c);
@@ -35,6 +36,7 @@ static double timed(struct calibrate_bench *b, struct comm *c, void (*f)(struct 
 		if (i >= 0)
 			rounds[i] = (calibrate_now(false, 1) - begin) / calls;
 	}
+	b->arena.used = before;
 	return calibrate_median(rounds, CALIBRATE_ROUNDS);
 }
 
@@ -62,7 +64,7 @@ static struct calibrate_line line_of(struct calibrate_bench *b, struct comm *c, 
 {
 	double size[SIZES], seconds[SIZES];
 	int64_t bytes = FEWEST;
-	for (int i = 0; i < SIZES; i++, bytes *= STEP) {
+	for (int i = 0; i < SIZES; i++, bytes *= STEP) { /* to MOST */
 		size[i] = (double)bytes;
 		seconds[i] = timed(b, c, f, bytes);
 	}

@@ -14,6 +14,7 @@
 struct plan_stage {
 	int64_t layers;
 	struct ledger ledger;
+	int64_t without_cudnn; /* what ledger.workspace would be if mtrain were built without cuDNN */
 	int64_t overhead; /* bytes beside what the run takes: driver, libraries, buffers of the groups */
 	int64_t total;
 	struct simulated_stage time;

@@ -13,6 +13,7 @@ static void memory(cJSON *all, const struct plan *p)
 		for (int k = 0; k < MEMORY_KINDS; k++)
 			json_put_count(o, memory_name((enum memory_kind)k), s->ledger.arena[k]);
 		json_put_count(o, "workspace", s->ledger.workspace);
+		json_put_count(o, "workspace_without_cudnn", s->without_cudnn);
 		json_put_count(o, "overhead", s->overhead);
 		json_put_count(o, "total", s->total);
 	}

@@ -26,8 +26,13 @@ static void memory(const struct plan *p, FILE *out)
 	for (int k = 0; k < MEMORY_KINDS; k++)
 		fprintf(out, "    %-14s %10s  %3.0f%%\n", memory_name((enum memory_kind)k),
 			text_bytes(bytes, sizeof bytes, (uint64_t)s->ledger.arena[k]), 100 * (double)s->ledger.arena[k] / (double)s->total);
-	fprintf(out, "    %-14s %10s  %3.0f%%\n", "overhead", text_bytes(bytes, sizeof bytes, (uint64_t)(s->overhead + s->ledger.workspace)),
-		100 * (double)(s->overhead + s->ledger.workspace) / (double)s->total);
+	fprintf(out, "    %-14s %10s  %3.0f%%", "workspace", text_bytes(bytes, sizeof bytes, (uint64_t)s->ledger.workspace),
+		100 * (double)s->ledger.workspace / (double)s->total);
+	if (s->without_cudnn < s->ledger.workspace)
+		fprintf(out, "  for cuDNN's attention; built without cuDNN %s",
+			text_bytes(bytes, sizeof bytes, (uint64_t)s->without_cudnn));
+	fprintf(out, "\n    %-14s %10s  %3.0f%%\n", "overhead", text_bytes(bytes, sizeof bytes, (uint64_t)s->overhead),
+		100 * (double)s->overhead / (double)s->total);
 }
 
 static void stages(const struct plan *p, FILE *out)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "dev/cpu/cpu.h"
+#include "dev/workspace.h"
 
 static const double gibi = 0x1p30;
 
@@ -24,20 +25,42 @@ int64_t plan_overhead(const struct plan_options *o, int groups)
 		return 0;
 	if (o->stack->overhead_gib >= 0)
 		return (int64_t)(o->stack->overhead_gib * gibi);
-	return (int64_t)((h->context_gib.value + h->library_gib.value + h->group_gib.value * groups) * gibi);
+	double libraries = o->stack->library_workspace ? h->library_gib.value : 0;
+	return (int64_t)((h->context_gib.value + libraries + h->group_gib.value * groups) * gibi);
 }
 
-/* What the ops of the CPU backend use inside. */
-static bool cpu_workspace(const struct plan_options *o, const struct counted *c, size_t *bytes, struct error *e)
+/* What the ops use inside, as the counting device asks for it. */
+struct inside {
+	const struct plan_options *o;
+	size_t without; /* it would be without cuDNN */
+	bool good;
+	struct error e;
+};
+
+/* What the CPU backend itself says. */
+static size_t inside_cpu(struct inside *in, const struct dev_limits *limits)
 {
 	struct device *dev;
-	struct dev_limits limits = c->dev->limits;
-	if (!dev_open(&dev, &backend_cpu, &(struct dev_options){.threads = (int)o->config->device.threads}, e))
-		return false;
-	bool good = dev_reserve(dev, &limits, e);
-	*bytes = dev_workspace(dev);
+	in->good = dev_open(&dev, &backend_cpu, &(struct dev_options){.threads = (int)in->o->config->device.threads}, &in->e);
+	if (!in->good)
+		return 0;
+	in->good = dev_reserve(dev, limits, &in->e);
+	size_t bytes = dev_workspace(dev);
 	dev_close(dev);
-	return good;
+	return bytes;
+}
+
+/* A stack whose libraries' workspace is the hardware's library_gib has none here. */
+static size_t inside(void *context, const struct dev_limits *limits)
+{
+	struct inside *in = context;
+	const struct hardware *h = in->o->hardware;
+	if (h->cpu)
+		return in->without = inside_cpu(in, limits);
+	if (in->o->stack->library_workspace)
+		return 0;
+	in->without = workspace_cuda(limits, 0);
+	return h->cudnn_attention.value > 0 ? workspace_cuda(limits, workspace_cudnn(limits)) : in->without;
 }
 
 bool plan_half_gradients(const struct plan *p)
@@ -70,22 +93,23 @@ bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, s
 	struct counted *c = calloc(1, sizeof *c);
 	struct plan_stage *s = &p->stage[stage];
 	struct mesh mesh = p->mesh;
-	size_t workspace = 0;
+	struct inside in = {.o = o, .good = true};
 
 	check(c);
 	mesh.at[AXIS_PIPELINE] = stage;
 	mesh.rank = mesh_rank_of(&mesh, mesh.at);
-	if (!counted_open(c, o->config, &mesh, 0, e)) {
+	if (!counted_open(c, o->config, &mesh, inside, &in, e)) {
 		free(c);
 		return false;
 	}
+	if (!in.good)
+		*e = in.e;
 	struct record none;
 	record_init(&none);
 	ledger_make(&s->ledger, c, record ? counted_step(c) : &none);
 	if (record)
 		*record = cost_take_record(c->dev);
-	bool good = !o->hardware->cpu || cpu_workspace(o, c, &workspace, e);
-	s->ledger.workspace = (int64_t)workspace;
+	s->without_cudnn = (int64_t)in.without;
 	s->layers = c->run.gpt.layers;
 	s->overhead = plan_overhead(o, groups_of(&c->run));
 	stack_memory(p, o, c, &s->ledger);
@@ -95,5 +119,5 @@ bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, s
 	p->parameters = param_total(&c->run.params);
 	counted_close(c);
 	free(c);
-	return good;
+	return in.good;
 }

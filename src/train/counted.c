@@ -2,14 +2,15 @@
 
 #include <string.h>
 
-bool counted_open(struct counted *c, const struct config *config, const struct mesh *mesh, size_t workspace, struct error *e)
+bool counted_open(struct counted *c, const struct config *config, const struct mesh *mesh, cost_workspace *workspace, void *context,
+		  struct error *e)
 {
 	*c = (struct counted){.mesh = *mesh};
 	c->layout = (struct count_layout){groups_place, &c->mesh};
 	if (!dev_open(&c->dev, &backend_cost, &(struct dev_options){0}, e) ||
 	    !count_open(&c->world, c->dev, mesh->rank, mesh_world(mesh), &c->layout, e))
 		return false;
-	cost_set_workspace(c->dev, workspace);
+	cost_set_workspace(c->dev, workspace, context);
 	if (run_open(&c->run, config, mesh, c->dev, c->world, e))
 		return true;
 	counted_close(c);

@@ -20,10 +20,11 @@ struct counted {
 	struct run run;
 };
 
-/* Builds the mesh's rank. workspace: bytes that the ops of the real device use inside; they count towards device.memory.
+/* Builds the mesh's rank. workspace: as cost_set_workspace; its bytes count towards device.memory.
  * Must stay where it is. Needs: a config that config_check has passed, with parallel.data as in the mesh.
  * Fails: CODE_USAGE: stages, device.memory. */
-bool counted_open(struct counted *c, const struct config *config, const struct mesh *mesh, size_t workspace, struct error *e);
+bool counted_open(struct counted *c, const struct config *config, const struct mesh *mesh, cost_workspace *workspace, void *context,
+		  struct error *e);
 void counted_close(struct counted *c); /* a zeroed one is fine */
 
 /* Counts a training step as it is after another one; the record is the device's. */

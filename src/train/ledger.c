@@ -79,12 +79,18 @@ void ledger_make(struct ledger *l, const struct counted *c, const struct record 
 	count_saved(l, &c->run.gpt);
 }
 
+/* As much as the run's own device takes. */
+static size_t same_workspace(void *dev, const struct dev_limits *limits)
+{
+	return dev_workspace(dev);
+}
+
 void ledger_of_run(struct ledger *l, const struct run *run)
 {
 	struct counted *c = malloc(sizeof *c);
 	struct error e;
 	check(c);
-	if (!counted_open(c, run->config, &run->mesh, dev_workspace(run->dev), &e))
+	if (!counted_open(c, run->config, &run->mesh, same_workspace, run->dev, &e))
 		die(e.code, "%s", e.text);
 	ledger_make(l, c, counted_step(c));
 	counted_close(c);

@@ -27,6 +27,9 @@ def main():
     r.expect(re.search(r"^memory_gib = 0\.99\d*, measured", text, re.M), "what is free is the memory, with the driver's share")
     r.expect(re.search(r"^launch_us = [0-9.]+, measured", text, re.M), "the host's launches are timed")
 
+    code, _, err, _ = r.run(1, ["calibrate", "--output", out, "--backend", "cuda"], env={"CUDAEMU_MEMORY": str(190 << 20)})
+    r.expect(code == 1 and re.search("has 1[0-9]+ MiB free .* to calibrate takes 128", err) and err.count("\n") == 1, "a full card: " + err)
+
     r.program = os.path.abspath(sys.argv[1])
     plan = r.ini("plan", {"run.steps": 1, "run.dir": r.path("none"), "model.layers": 2, "model.hidden": 64, "model.heads": 1,
                           "model.sequence": 32, "model.vocab": 257, "batch.global": 4, "batch.micro": 2, "optimizer.lr": 0.001,

@@ -73,7 +73,7 @@ static bool card_open(struct device *dev, const struct dev_options *options, str
 static bool card_reserve(struct device *dev, const struct dev_limits *limits, struct error *e)
 {
 	struct card *card = dev->impl;
-	dev->workspace = kernel_workspace(limits);
+	dev->workspace = workspace_kernels(limits);
 	card->place.workspace = emu_take(dev->workspace);
 	card->poisoned = dev->workspace < 1 << 20 ? dev->workspace : 1 << 20;
 	return card->place.workspace || error_set(e, CODE_MACHINE, "no room for the workspace");

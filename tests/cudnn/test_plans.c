@@ -1,5 +1,6 @@
 /* cuDNN's plans for our attention, made on a machine without a card: for cards that are only described our graphs are finished,
- * the heuristics name an engine, its kernel is compiled, and it needs no more workspace than there is. Nothing is computed.
+ * the heuristics name an engine, its kernel is compiled, and it needs no more workspace than is taken for the shape. Nothing is
+ * computed.
  *
  * Skipped where this cuDNN cannot plan for a described card. */
 #include <setjmp.h>
@@ -11,8 +12,9 @@
 
 #include "cudnn_graph.h"
 #include "cudnn_plan.h"
+#include "dev/workspace.h"
 
-enum { WORKSPACE = 528 << 20, WORKSPACE_MOST = 1296 << 20 };
+enum { BLOCK = 128, LITTLE = 1 << 20 };
 
 /* H100 and B200 as NVIDIA describes them, in the form in which cuDNN writes a card's properties down. */
 static const char form[] =
@@ -78,18 +80,58 @@ static void graphs_are_finished(void **state)
 	}
 }
 
+/* What a card takes for a run of this shape. */
+static size_t taken(const struct attention_key *k)
+{
+	int64_t group = k->heads * k->tokens * k->tokens;
+	struct dev_limits limits = {.scores = k->batch * k->groups * group, .group_scores = group};
+	return workspace_cudnn(&limits);
+}
+
+/* What workspace.c says that a plan needs on sm_90. */
+static int64_t said(const struct attention_key *k, bool backward, int64_t groups)
+{
+	int64_t heads = k->heads * (groups ? groups : k->batch * k->groups), T = (k->tokens + BLOCK - 1) / BLOCK * BLOCK;
+	return backward ? 2 * heads * T * T + (k->heads > 1 ? 8 * heads * T * k->size : 0) : 0;
+}
+
+/* Whether the library can say what the plan's work is as nodes of a CUDA graph, which work that holds the host cannot be. */
+static bool is_nodes(const struct cudnn_plan *p)
+{
+	cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+	struct cudnn_parts parts = {0};
+	int64_t count = 0;
+	cudnnBackendDescriptor_t way = cudnn_part_make(&parts, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+	cudnnBackendDescriptor_t engine = cudnn_part_make(&parts, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+	cudnn_part_get(&parts, p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &(int64_t){0}, &way);
+	cudnn_part_get(&parts, way, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &(int64_t){0}, &engine);
+	cudnn_part_get(&parts, engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count,
+		       notes);
+	if (parts.status != CUDNN_STATUS_SUCCESS)
+		print_message("(%s: %s) ", cudnnGetErrorString(parts.status), parts.why);
+	cudnn_parts_give_back(&parts, 0);
+	for (int64_t i = 0; i < count; i++)
+		if (notes[i] == CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API)
+			return true;
+	return false;
+}
+
 /* groups: what one call should hold, where heads or the workspace limit it; 0: everything. */
-static void plan(struct described *d, const struct attention_key *k, bool backward, size_t workspace, int64_t groups)
+static void plan(struct described *d, const struct attention_key *k, bool backward, int64_t groups)
 {
 	struct cudnn_plan p;
+	size_t workspace = taken(k);
 	bool good = cudnn_plan_open(&p, &d->target, k, backward, workspace);
 	print_message("sm_%d %s %s %lldx%lld heads %lldx%lld of %lld: ", d->target.capability, dtype_name((enum dtype)k->type),
 		      backward ? "backward" : "forward", (long long)k->batch, (long long)k->tokens, (long long)k->groups, (long long)k->heads,
 		      (long long)k->size);
 	if (!good)
 		fail_msg("no plan: %s", p.parts.why);
-	print_message("engine %lld, %lld groups a call, %.1f MiB\n", (long long)p.engine, (long long)p.groups, (double)p.workspace * 0x1p-20);
+	print_message("engine %lld, %lld groups a call, %.1f MiB of %.1f%s\n", (long long)p.engine, (long long)p.groups,
+		      (double)p.workspace * 0x1p-20, (double)workspace * 0x1p-20, is_nodes(&p) ? "" : ", not as nodes of a CUDA graph");
 	assert_true(p.workspace >= 0 && (size_t)p.workspace <= workspace);
+	if (d->target.capability < 100)
+		assert_true(p.workspace <= said(k, backward, groups) + LITTLE);
 	assert_int_equal(p.groups, groups);
 	cudnn_plan_close(&p);
 }
@@ -97,30 +139,31 @@ static void plan(struct described *d, const struct attention_key *k, bool backwa
 struct shape {
 	struct attention_key key;
 	int64_t groups; /* a call of backward */
-	size_t workspace;
 };
 
 static void both(struct described *d, const struct shape *s)
 {
-	plan(d, &s->key, false, s->workspace, s->key.groups == 1 || s->key.heads == 1 ? 0 : s->key.groups);
-	plan(d, &s->key, true, s->workspace, s->groups);
+	plan(d, &s->key, false, s->key.groups == 1 || s->key.heads == 1 ? 0 : s->key.groups);
+	plan(d, &s->key, true, s->groups);
 }
 
 static void hopper(void **state)
 {
 	(void)state;
 	const struct shape shapes[] = {
-		{key_of(F16, 2, 1000, 2, 1, 64), 0, WORKSPACE},     /* no whole blocks */
-		{key_of(F16, 2, 2048, 8, 4, 128), 8, WORKSPACE},    /* grouped heads: a sample a call */
-		{key_of(BF16, 2, 2048, 1, 8, 128), 0, WORKSPACE},   /* one group: all at once */
-		{key_of(F16, 4, 2048, 40, 1, 128), 40, WORKSPACE},  /* 13B: the gradient of its scores is 1.3 GiB */
-		{key_of(BF16, 1, 4096, 32, 1, 128), 16, WORKSPACE},
-		{key_of(BF16, 1, 8192, 8, 4, 64), 2, WORKSPACE_MOST},
+		{key_of(F16, 2, 1000, 2, 1, 64), 0},    /* no whole blocks */
+		{key_of(F16, 2, 2048, 8, 4, 128), 8},   /* grouped heads: a sample a call */
+		{key_of(BF16, 2, 2048, 1, 8, 128), 0},  /* one group: all at once */
+		{key_of(F16, 4, 2048, 16, 1, 128), 0},  /* 1.3B: the gradient of its scores is 512 MiB */
+		{key_of(F16, 4, 2048, 40, 1, 128), 40}, /* 13B: 1.3 GiB */
+		{key_of(BF16, 1, 4096, 32, 1, 128), 16},
+		{key_of(BF16, 1, 8192, 8, 4, 64), 1},   /* one group needs more than is usual */
+		{key_of(BF16, 1, 8192, 2, 8, 64), 1},
 	};
 	struct described d;
 	describe(&d, 90);
 	for (int i = 0; i < 4; i++)
-		both(&d, &(struct shape){key_of(i % 2 ? BF16 : F16, 2, 1024, 12, 1, sizes[i]), 0, WORKSPACE});
+		both(&d, &(struct shape){key_of(i % 2 ? BF16 : F16, 2, 1024, 12, 1, sizes[i]), 0});
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
 		both(&d, &shapes[i]);
 	cudnn_parts_give_back(&d.parts, 0);
@@ -133,8 +176,8 @@ static void blackwell(void **state)
 	struct described d;
 	describe(&d, 100);
 	for (int i = 0; i < 4; i++)
-		both(&d, &(struct shape){key_of(i % 2 ? BF16 : F16, 1, 8192, 16, 1, sizes[i]), 0, WORKSPACE});
-	both(&d, &(struct shape){key_of(BF16, 1, 2048, 8, 4, 128), 8, WORKSPACE});
+		both(&d, &(struct shape){key_of(i % 2 ? BF16 : F16, 1, 8192, 16, 1, sizes[i]), 0});
+	both(&d, &(struct shape){key_of(BF16, 1, 2048, 8, 4, 128), 8});
 	cudnn_parts_give_back(&d.parts, 0);
 }
 
@@ -146,7 +189,7 @@ static void what_there_is_not(void **state)
 	struct cudnn_plan p;
 	struct attention_key huge = key_of(F16, 1, 32768, 1, 1, 128);
 	describe(&d, 90);
-	assert_false(cudnn_plan_open(&p, &d.target, &huge, true, WORKSPACE));
+	assert_false(cudnn_plan_open(&p, &d.target, &huge, true, taken(&huge)));
 	assert_int_equal(p.parts.count, 0);
 	cudnn_parts_give_back(&d.parts, 0);
 }

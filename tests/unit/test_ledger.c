@@ -47,7 +47,7 @@ static void count_one(const struct rig *r, int rank, struct ledger *l, struct bl
 	mesh.rank = rank;
 	mesh_place(&mesh, rank, mesh.at);
 	assert_non_null(c);
-	if (!counted_open(c, &r->config, &mesh, 0, &e))
+	if (!counted_open(c, &r->config, &mesh, NULL, NULL, &e))
 		fail_msg("%s", e.text);
 	ledger_make(l, c, counted_step(c));
 	if (rows)

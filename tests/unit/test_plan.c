@@ -147,8 +147,10 @@ static void memory_is_that_of_the_arenas(void **state)
 		int64_t sum = 0;
 		for (int k = 0; k < MEMORY_KINDS; k++)
 			sum += s->ledger.arena[k];
-		/* driver; data, pipeline and world */
-		assert_int_equal(s->total - sum, (1LL << 30) + 3 * (1LL << 29));
+		/* driver; data, pipeline and world; products */
+		assert_int_equal(s->overhead, (1LL << 30) + 3 * (1LL << 29));
+		assert_int_equal(s->ledger.workspace, 64 << 20);
+		assert_int_equal(s->total - sum, s->overhead + s->ledger.workspace);
 		assert_int_equal(s->layers, 8);
 	}
 	assert_true(r.plan.fits);
@@ -156,6 +158,59 @@ static void memory_is_that_of_the_arenas(void **state)
 	plan_of(&r, "[device]\nmemory_gib = 1\n", NULL, 0, 1);
 	assert_false(r.plan.fits);
 	finish(&r);
+}
+
+/* cuDNN's attention, where it may compute: 2.5 bytes a pair of tokens and head of a micro-batch and 16 MiB, to 528 MiB or one KV
+ * group's, to 1296 MiB. */
+static void workspace_of_cudnn_is_counted(void **state)
+{
+	static const struct {
+		const char *sets[3];
+		int64_t mib;
+	} cases[] = {
+		{{"model.sequence=512"}, 64}, /* less than products take */
+		{{"model.sequence=2048"}, 80 + 16},
+		{{"model.sequence=4096"}, 320 + 16},
+		{{"model.sequence=4096", "parallel.tensor=2"}, 160 + 16},
+		{{"model.sequence=2048", "batch.micro=4"}, 320 + 16},
+		{{"model.sequence=4096", "batch.micro=4"}, 528},
+		{{"model.sequence=16384"}, 640 + 16}, /* of one of eight groups */
+		{{"model.sequence=8192", "model.kv_heads=1"}, 1296},
+		{{"model.sequence=4096", "precision.compute=fp32"}, 64},
+		{{"model.sequence=4096", "model.attention_dropout=0.1"}, 64},
+		{{"model.sequence=4096", "model.position=alibi"}, 64},
+		{{"model.sequence=4096", "parallel.context=2"}, 64},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct rig with, without;
+		int count = 0;
+		while (count < 3 && cases[i].sets[count])
+			count++;
+		plan_of(&with, "[device]\ncudnn_attention = 1\n", cases[i].sets, count, 0);
+		plan_of(&without, "", cases[i].sets, count, 0);
+		const struct plan_stage *s = &with.plan.stage[0];
+		assert_int_equal(s->ledger.workspace, cases[i].mib << 20);
+		assert_int_equal(s->without_cudnn, 64 << 20);
+		assert_int_equal(without.plan.stage[0].ledger.workspace, 64 << 20);
+		assert_int_equal(s->total - without.plan.stage[0].total, s->ledger.workspace - s->without_cudnn);
+		finish(&with);
+		finish(&without);
+	}
+}
+
+/* recompute = auto leaves room for the workspace, a card's and the CPU's. */
+static void what_is_kept_leaves_room_for_the_workspace(void **state)
+{
+	static const char *const devices[] = {"[device]\ncudnn_attention = 1\nmemory_gib = 4.5\n", "[device]\nmemory_gib = 4.5\n",
+					      "backend = cpu\n[device]\nmemory_gib = 4.5\n"};
+	for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+		struct rig r;
+		plan_of(&r, devices[i], SETS("model.sequence=4096", "parallel.recompute=auto"), 1);
+		const struct plan_stage *s = &r.plan.stage[0];
+		assert_true(r.plan.fits && s->ledger.workspace > 0 && s->ledger.again > 0);
+		assert_true(s->total + s->ledger.workspace > r.plan.memory_limit); /* it is full but for a tensor */
+		finish(&r);
+	}
 }
 
 static void bad_input_is_explained(void **state)
@@ -207,6 +262,8 @@ int main(void)
 		cmocka_unit_test(one_device_takes_its_flops), cmocka_unit_test(bubbles),
 		cmocka_unit_test(tensor_time_is_bytes),       cmocka_unit_test(data_time_is_bytes),
 		cmocka_unit_test(launches_hold_small_steps_up), cmocka_unit_test(memory_is_that_of_the_arenas),
+		cmocka_unit_test(workspace_of_cudnn_is_counted),
+		cmocka_unit_test(what_is_kept_leaves_room_for_the_workspace),
 		cmocka_unit_test(bad_input_is_explained),     cmocka_unit_test(hardware_files_come_back),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

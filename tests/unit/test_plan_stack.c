@@ -130,6 +130,12 @@ static void memory_is_the_stack_s(void **state)
 		sum += kind(&other, (enum memory_kind)k);
 	assert_int_equal(other.plan.stage[0].total, sum);
 	finish(&other);
+	plan_of(&other, "[switch]\nlibrary_workspace = true\n", SETS("model.dropout=0.1"));
+	assert_int_equal(plain.plan.stage[0].ledger.workspace, 64 << 20); /* mtrain's own, of products */
+	assert_int_equal(other.plan.stage[0].ledger.workspace, 0);
+	double gib = other.hardware.library_gib.value;
+	assert_true(gib > 0 && fabs((double)(other.plan.stage[0].overhead - plain.plan.stage[0].overhead) - gib * 0x1p30) <= 1);
+	finish(&other);
 	plan_of(&other, "[switch]\nfp16_gradients = true\n", SETS("precision.compute=bf16"));
 	assert_int_equal(kind(&other, MEMORY_GRADIENTS), kind(&plain, MEMORY_GRADIENTS) / 2 * 3);
 	finish(&plain);

@@ -93,14 +93,14 @@ static void fewest_is_that_of_all_meshes(void **state)
 	static const struct {
 		const char *settings, *memory;
 	} cases[] = {
-		{"[model]\nlayers = 7\nhidden = 512\nheads = 4\nsequence = 512\nvocab = 4096\n[batch]\nglobal = 12\n", "memory_gib = 0.35\n"},
-		{"[model]\nlayers = 7\nhidden = 512\nheads = 4\nsequence = 512\nvocab = 4096\n[batch]\nglobal = 12\n", "memory_gib = 0.11\n"},
-		{"[model]\nlayers = 6\nhidden = 384\nheads = 6\nsequence = 1024\nvocab = 30000\n[batch]\nglobal = 6\n", "memory_gib = 0.2\n"},
-		{"[model]\nlayers = 12\nhidden = 512\nheads = 8\nkv_heads = 2\nsequence = 512\nvocab = 512\n[batch]\nglobal = 5\n", "memory_gib = 0.12\n"},
-		{"[model]\nlayers = 3\nhidden = 1024\nheads = 16\nsequence = 256\nvocab = 50000\ntied = false\n[batch]\nglobal = 8\n", "memory_gib = 0.5\n"},
-		{"[model]\nlayers = 7\nhidden = 512\nheads = 4\nsequence = 512\nvocab = 4096\n[batch]\nglobal = 12\n", "memory_gib = 0.3\ngroup_gib = 0.03\n"},
+		{"[model]\nlayers = 7\nhidden = 512\nheads = 4\nsequence = 512\nvocab = 4096\n[batch]\nglobal = 12\n", "memory_gib = 0.4125\n"},
+		{"[model]\nlayers = 7\nhidden = 512\nheads = 4\nsequence = 512\nvocab = 4096\n[batch]\nglobal = 12\n", "memory_gib = 0.1725\n"},
+		{"[model]\nlayers = 6\nhidden = 384\nheads = 6\nsequence = 1024\nvocab = 30000\n[batch]\nglobal = 6\n", "memory_gib = 0.2625\n"},
+		{"[model]\nlayers = 12\nhidden = 512\nheads = 8\nkv_heads = 2\nsequence = 512\nvocab = 512\n[batch]\nglobal = 5\n", "memory_gib = 0.1825\n"},
+		{"[model]\nlayers = 3\nhidden = 1024\nheads = 16\nsequence = 256\nvocab = 50000\ntied = false\n[batch]\nglobal = 8\n", "memory_gib = 0.5625\n"},
+		{"[model]\nlayers = 7\nhidden = 512\nheads = 4\nsequence = 512\nvocab = 4096\n[batch]\nglobal = 12\n", "memory_gib = 0.3625\ngroup_gib = 0.03\n"},
 		{"[model]\nlayers = 12\nhidden = 512\nheads = 8\nsequence = 512\nvocab = 512\ntied = false\n[batch]\nglobal = 8\n",
-		 "memory_gib = 0.35\ngroup_gib = 0.05\n"},
+		 "memory_gib = 0.4125\ngroup_gib = 0.05\n"},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct rig r;
@@ -125,10 +125,10 @@ static void longest_is_that_of_all_meshes(void **state)
 	static const struct {
 		const char *settings, *memory;
 	} cases[] = {
-		{"layers = 4\nhidden = 256\nheads = 4\nsequence = 1024", "memory_gib = 0.08\n"},
-		{"layers = 5\nhidden = 192\nheads = 3\nsequence = 2048", "memory_gib = 0.08\n"},
-		{"layers = 2\nhidden = 256\nheads = 8\nsequence = 512\nposition = rope", "memory_gib = 0.08\n"},
-		{"layers = 4\nhidden = 256\nheads = 4\nsequence = 1024", "memory_gib = 0.16\ngroup_gib = 0.02\n"},
+		{"layers = 4\nhidden = 256\nheads = 4\nsequence = 1024", "memory_gib = 0.1425\n"},
+		{"layers = 5\nhidden = 192\nheads = 3\nsequence = 2048", "memory_gib = 0.1425\n"},
+		{"layers = 2\nhidden = 256\nheads = 8\nsequence = 512\nposition = rope", "memory_gib = 0.1425\n"},
+		{"layers = 4\nhidden = 256\nheads = 4\nsequence = 1024", "memory_gib = 0.2225\ngroup_gib = 0.02\n"},
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct rig r;
@@ -153,7 +153,7 @@ static void longest_is_that_of_all_meshes(void **state)
 static void refuses_where_no_mesh_fits(void **state)
 {
 	int refused = 0, found = 0;
-	for (double memory = 0.2; memory < 0.5; memory += 0.02) {
+	for (double memory = 0.2625; memory < 0.5625; memory += 0.02) {
 		struct rig r;
 		struct error e = {0};
 		char more[64];
@@ -234,7 +234,7 @@ static void both_optimizers_are_looked_at(void **state)
 {
 	struct rig r;
 	open_rig(&r, "[model]\nlayers = 4\nhidden = 512\nheads = 4\nsequence = 512\nvocab = 512\n[batch]\nglobal = 16\n",
-		 "[device]\nmemory_gib = 0.2\n", 8);
+		 "[device]\nmemory_gib = 0.2625\n", 8);
 	run_search(&r);
 	int count[2] = {0};
 	for (int i = 0; i < r.search.count; i++) {

@@ -7,7 +7,8 @@
 struct cost {
 	struct record record;
 	uintptr_t next; /* address that the next memory gets */
-	size_t workspace;
+	cost_workspace *workspace;
+	void *context; /* its */
 	struct scalars scalars;
 };
 
@@ -41,9 +42,10 @@ struct record cost_take_record(struct device *dev)
 	return taken;
 }
 
-void cost_set_workspace(struct device *dev, size_t bytes)
+void cost_set_workspace(struct device *dev, cost_workspace *workspace, void *context)
 {
-	cost_of(dev)->workspace = bytes;
+	cost_of(dev)->workspace = workspace;
+	cost_of(dev)->context = context;
 }
 
 static void count(struct device *dev, enum op_id op, struct op_cost cost, enum dtype dtype, const int64_t shape[3])
@@ -147,7 +149,8 @@ static bool cost_open(struct device *dev, const struct dev_options *options, str
 
 static bool cost_reserve(struct device *dev, const struct dev_limits *limits, struct error *e)
 {
-	dev->workspace = cost_of(dev)->workspace;
+	const struct cost *c = cost_of(dev);
+	dev->workspace = c->workspace ? c->workspace(c->context, limits) : 0;
 	return true;
 }
 

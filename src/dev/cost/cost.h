@@ -21,7 +21,8 @@ void cost_forget(struct device *dev);
 /* The same, and it is the caller's now, for record_finish. */
 struct record cost_take_record(struct device *dev);
 
-/* What dev_workspace says from the next dev_reserve on; 0 at first. */
-void cost_set_workspace(struct device *dev, size_t bytes);
+/* What dev_workspace says from dev_reserve on: bytes that the ops of a real device would use inside. NULL, as at first: 0. */
+typedef size_t cost_workspace(void *context, const struct dev_limits *limits);
+void cost_set_workspace(struct device *dev, cost_workspace *workspace, void *context);
 
 #endif

@@ -58,7 +58,8 @@ struct hardware {
 	struct hardware_number attention_length; /* tokens at which half of that is reached */
 	struct hardware_number memory_efficiency; /* of memory_gbps, in ops bound by it */
 	struct hardware_number kernel_us, launch_us; /* device's and host's time for any op, beside its work */
-	struct hardware_number context_gib, library_gib, group_gib; /* taken by driver and libraries; by each group of ranks */
+	struct hardware_number context_gib, library_gib, group_gib; /* taken by driver; another trainer's libraries; each group of ranks */
+	struct hardware_number cudnn_attention; /* 1: cuDNN's may take the place of mtrain's (cuda/attention_pick.h), and has its workspace */
 	struct hardware_number overlap_slowdown; /* computing beside communication takes so many times as long */
 	/* node, network */
 	struct hardware_number devices_per_node, nics_per_node;

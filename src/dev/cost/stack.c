@@ -23,6 +23,7 @@ struct row {
 static const struct row rows[] = {
 	SWITCH(unfused_attention), SWITCH(selective_attention), SWITCH(even_stages), SWITCH(fp16_gradients),
 	SWITCH(synchronous_exchange), SWITCH(no_overlap), SWITCH(whole_recompute), SWITCH(unfused_optimizer), SWITCH(scatter_gather),
+	SWITCH(library_workspace),
 	FITTED(product_time, TIMES), FITTED(memory_time, TIMES), FITTED(communication_time, TIMES),
 	FITTED(op_us, "[0, 1000000]"), FITTED(overhead_gib, "[0, 1000000]"),
 };

@@ -25,6 +25,7 @@ struct stack {
 	bool no_overlap;           /* computing waits for every collective, which moves a micro-batch whole */
 	bool whole_recompute;      /* full recompute repeats a layer's whole forward, its last product and sum too */
 	bool unfused_optimizer;    /* gradients are copied, unscaled, squared and clipped in passes of their own */
+	bool library_workspace;    /* what ops use inside is the hardware's library_gib, not mtrain's own */
 	bool scatter_gather;       /* stages send each other 1/tensor of an activation and gather it in the node */
 	/* fitted, times 1 and op_us 0 where a file says nothing */
 	double product_time;       /* of matrix products, times the hardware's */
