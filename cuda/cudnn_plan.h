@@ -5,7 +5,7 @@
  * that fits the workspace; on sm_100 the deterministic backward must be asked for by engine and knobs, since the heuristics
  * do not know that it is wanted.
  *
- * A plan owns its descriptors. Used by cudnn.c, and by a test. */
+ * A plan owns its descriptors. Used by cudnn_attention.c, and by a test. */
 #ifndef MTRAIN_CUDA_CUDNN_PLAN_H
 #define MTRAIN_CUDA_CUDNN_PLAN_H
 

@@ -37,7 +37,7 @@ struct dev_limits {
 	int64_t tensors;   /* parameter tensors on this rank */
 	/* Pairs of queries and keys of attention that a library may compute (16 bits, whole sequences, no dropout, no biases):
 	 * B·H·T² of a call, G·T² of one KV group; 0: there is none. */
-	int64_t scores, group_scores;
+	double scores, group_scores;
 };
 
 struct dev_options {

@@ -148,14 +148,14 @@ struct dev_limits gpt_limits(const struct gpt *g)
 		width = larger(width, g->head.weight->weight.shape[0]);
 	bool library = g->env.dtype != F32 && g->env.context_size == 1 && g->env.model->attention_dropout == 0 &&
 		       g->env.model->position != POSITION_ALIBI;
-	int64_t pairs = library ? g->env.length * g->env.length : 0;
+	double pairs = library ? (double)g->env.length * (double)g->env.length : 0;
 	return (struct dev_limits){
 		.rows = g->env.tokens,
 		.width = larger(width, b->out.in),
 		.head_size = g->env.model->head_size,
 		.tensors = g->env.params->count,
-		.scores = g->env.batch * b->heads * pairs,
-		.group_scores = b->heads / b->kv_heads * pairs,
+		.scores = (double)(g->env.batch * b->heads) * pairs,
+		.group_scores = (double)(b->heads / b->kv_heads) * pairs,
 	};
 }
 

@@ -110,25 +110,18 @@ static void play(struct plan *p, const struct plan_options *o, const struct reco
 	free(times);
 }
 
-/* Groups of several ranks, of the rank that has most. */
-static int groups_of(const struct mesh *m, const struct config *c)
-{
-	const int *size = m->size;
-	bool ends = c->model.tied && size[AXIS_PIPELINE] > 1;
-	return (mesh_world(m) > 1) + (size[AXIS_TENSOR] > 1) + (size[AXIS_CONTEXT] > 1) + (size[AXIS_DATA] * size[AXIS_CONTEXT] > 1) +
-	       (size[AXIS_PIPELINE] > 1) + ends;
-}
-
 /* What the device has, or less if less is given, and what of it recompute = auto may fill. */
 static bool limit_memory(struct plan *p, const struct plan_options *o, struct error *e)
 {
-	int64_t beside = plan_overhead(o, groups_of(&p->mesh, o->config));
+	int64_t beside = plan_overhead(o, plan_groups(&p->mesh, o->config->model.tied && p->mesh.size[AXIS_PIPELINE] > 1));
 	char has[32], takes[32];
-	if (o->memory > 0 && o->memory < p->memory_limit - beside)
+	p->memory_set = o->memory > 0 && o->memory < p->memory_limit - beside;
+	if (p->memory_set)
 		p->memory_limit = o->memory + beside;
+	p->memory_own = p->memory_limit - beside;
 	/* What does not fit is planned too, and said, but where the choice of what to keep depends on it. */
-	o->config->device.memory = o->config->parallel.recompute == RECOMPUTE_AUTO ? p->memory_limit - beside : 0;
-	if (p->memory_limit > beside)
+	o->config->device.memory = o->config->parallel.recompute == RECOMPUTE_AUTO ? p->memory_own : 0;
+	if (p->memory_own > 0)
 		return true;
 	return error_set(e, CODE_USAGE, "%s: %s has %s, and driver, libraries and groups of ranks take %s of it", o->config->path,
 			 o->hardware->name, text_bytes(has, sizeof has, (uint64_t)p->memory_limit),

@@ -30,6 +30,8 @@ struct plan {
 	struct plan_stage *stage; /* [stages] */
 	int fullest, slowest;     /* stages */
 	int64_t memory_limit;     /* bytes, overhead and all */
+	int64_t memory_own;       /* without the overhead of the stage that has most */
+	bool memory_set;          /* by device.memory */
 	bool fits;
 	int64_t parameters;       /* of the whole model */
 	double step_seconds, tokens_per_second, tflops_per_device, mfu, hardware_utilization; /* the last: with what is computed again */
@@ -58,9 +60,14 @@ bool plan_half_gradients(const struct plan *p);
 /* What items take in this plan. */
 struct timing plan_timing(const struct plan *p);
 
+/* Groups of several ranks that a rank is in. ends: of the first or last of several stages, with a tied embedding. */
+int plan_groups(const struct mesh *m, bool ends);
+
+/* Bytes that are not the trainer's own, with so many groups. */
+int64_t plan_overhead(const struct plan_options *o, int groups);
+
 /* The parts of plan_make, for the search: settings and mesh; one stage's memory, ledger and record, for record_finish; record
  * NULL: memory alone. */
-int64_t plan_overhead(const struct plan_options *o, int groups); /* bytes that are not the trainer's own, with so many groups of ranks */
 bool plan_prepare(struct plan *p, const struct plan_options *o, struct error *e);
 bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, struct record *record, struct error *e);
 

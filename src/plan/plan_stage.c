@@ -7,15 +7,11 @@
 
 static const double gibi = 0x1p30;
 
-/* Of several ranks, which a step makes calls on. From the run, not its record: memory is counted without a step too. */
-static int groups_of(const struct run *r)
+int plan_groups(const struct mesh *m, bool ends)
 {
-	const struct groups *g = &r->groups;
-	const struct comm *all[] = {g->world, g->tensor, g->context, g->data, g->pipe};
-	int count = r->grad.tied != NULL; /* the ends */
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		count += comm_size(all[i]) > 1;
-	return count;
+	const int *size = m->size;
+	return (mesh_world(m) > 1) + (size[AXIS_TENSOR] > 1) + (size[AXIS_CONTEXT] > 1) + (size[AXIS_DATA] * size[AXIS_CONTEXT] > 1) +
+	       (size[AXIS_PIPELINE] > 1) + ends;
 }
 
 int64_t plan_overhead(const struct plan_options *o, int groups)
@@ -111,7 +107,7 @@ bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, s
 		*record = cost_take_record(c->dev);
 	s->without_cudnn = (int64_t)in.without;
 	s->layers = c->run.gpt.layers;
-	s->overhead = plan_overhead(o, groups_of(&c->run));
+	s->overhead = plan_overhead(o, plan_groups(&p->mesh, c->run.grad.tied != NULL));
 	stack_memory(p, o, c, &s->ledger);
 	s->total = s->overhead + s->ledger.workspace;
 	for (int k = 0; k < MEMORY_KINDS; k++)

@@ -40,8 +40,11 @@ void search_too_much(struct search_layout *l, const struct plan *p, int stage)
 	for (int k = 0; k < MEMORY_KINDS; k++)
 		if (ledger->arena[k] > ledger->arena[most])
 			most = k;
-	snprintf(l->reason, sizeof l->reason, "needs %s of %s, mostly %s", text_bytes(need, sizeof need, (uint64_t)p->stage[stage].total),
-		 text_bytes(limit, sizeof limit, (uint64_t)p->memory_limit), memory_name((enum memory_kind)most));
+	int64_t beside = p->memory_set ? p->stage[stage].overhead : 0;
+	snprintf(l->reason, sizeof l->reason, "needs %s of %s%s, mostly %s",
+		 text_bytes(need, sizeof need, (uint64_t)(p->stage[stage].total - beside)), p->memory_set ? "device.memory = " : "",
+		 text_bytes(limit, sizeof limit, (uint64_t)(p->memory_set ? p->memory_own : p->memory_limit)),
+		 memory_name((enum memory_kind)most));
 }
 
 void search_refuse(struct search_layout *l, const struct error *e)

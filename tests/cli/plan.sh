@@ -58,7 +58,7 @@ grep -q 'no layout fits on 8 devices: the nearest .*; the fewest on which one do
 # The fewest devices and the longest sequence: a plan of that layout fits, and they are no less than what is in the list.
 printf '[hardware]\nbase = a100-80gb\n[device]\nmemory_gib = 6\n' >six.ini
 six=(plan --config gpt.ini --hardware six.ini --set model.layers=24 --set model.hidden=2048 --set model.heads=16 --set model.vocab=50257)
-prints 'on 6 devices: 2048, data 1 x context 1' "${six[@]}" --search --devices 6
+prints 'on 6 devices: 3072, data 1 x context 1' "${six[@]}" --search --devices 6
 # Only chunks share the head out well enough: on whatever number of devices the search is.
 fewest='micro-batch 1): 6, data 1 x context 1 x tensor 2 x pipeline 3, 8 chunks'
 grep -q "$fewest" out || wrong 'plan --search' "$(cat out)"
@@ -92,7 +92,7 @@ grep -q '1.01 T parameters on 3072' out || wrong 'plan of 1 T' "$(cat err)"
 # device.memory counts beside what the device has; auto has what the device has but for the groups of ranks that there are.
 prints 'it fits' "${plan[@]}" --set device.memory=60Gi
 prints 'DOES NOT FIT' "${plan[@]}" --set device.memory=20Gi
-refused 2 'gpt.ini: no layout fits on 64 devices: the nearest with full recompute needs 49.4 GiB of 1.20 GiB, mostly optimizer; nor on more, up to 1048576' \
+refused 2 'gpt.ini: no layout fits on 64 devices: the nearest with full recompute needs 48.2 GiB of device.memory = 1.00 MiB, mostly optimizer; nor on more, up to 1048576' \
 	"${plan[@]}" --search --devices 64 --set device.memory=1Mi --set batch.global=8
 printf '[hardware]\nbase = a100-80gb\n[device]\nmemory_gib = %s\n' 1 >little.ini
 small=(plan --config gpt.ini --hardware little.ini --json --set parallel.tensor=1 --set parallel.pipeline=1 --set model.layers=2 \
