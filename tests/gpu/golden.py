@@ -1,6 +1,6 @@
 """The run that gpu-check holds a card against: its settings, its tokens, and the curves that a CPU gave.
 
-Run as a program it records them anew: golden.py MTRAIN, on any CPU, in a few minutes."""
+Run as a program it records them anew: golden.py MTRAIN, on any CPU, in a quarter of an hour."""
 import json
 import os
 import random
@@ -31,14 +31,23 @@ def write_tokens(prefix, vocab=50257):
 
 
 def record(r, settings):
-    """{precision: {field: curve}} of a CPU."""
-    curves = {}
-    for compute in ("fp32", "fp16", "bf16"):
-        lines = r.train(compute, dict(settings, **{
-            "data.train": r.path("tokens"), "precision.compute": compute, "device.backend": "cpu", "checkpoint.every": 0,
-            "checkpoint.load": "none"}), timeout=3600)
-        curves[compute] = {field: rig.curve(lines, field) for field in ("loss", "grad_norm")}
-    return curves
+    """[{precision: {field: curve}}] of a CPU: of the run itself, and of others that tell what rounding makes of one."""
+    recorded = []
+    for seed in (settings["run.seed"],) + rig.MORE_SEEDS[:3]:
+        curves = {}
+        for compute in ("fp32", "fp16", "bf16"):
+            lines = r.train("%s-%d" % (compute, seed), dict(settings, **{
+                "data.train": r.path("tokens"), "precision.compute": compute, "device.backend": "cpu", "checkpoint.every": 0,
+                "checkpoint.load": "none", "run.seed": seed}), timeout=3600)
+            curves[compute] = {field: rig.curve(lines, field) for field in ("loss", "grad_norm")}
+        recorded.append(curves)
+    return recorded
+
+
+def agrees(lines, recorded, compute, field):
+    """(holds, score) of a run with that precision on a card, by the curve rule. FP32 is held to FP16's rounding."""
+    pairs = [(curves["fp16" if compute == "fp32" else compute][field], curves["fp32"][field]) for curves in recorded]
+    return rig.curve_rule(rig.curve(lines, field), *pairs[0], pairs[1:])
 
 
 def main():
