@@ -9,17 +9,16 @@
 
 enum { SHAPES = 64, ALIGNED = 16 };
 
-static const char ours[] = "own";
+static const char ours[] = "own", refused[] = "refused attention";
 
 struct shape {
 	struct attention_key key;
 	struct op_attention_backward latest; /* what trying runs on; no qkv: there was no call yet */
 	void *plan;                          /* the other's; NULL: not made, or given up */
-	char text[TUNING_VALUE];             /* of the plan */
+	char text[TUNING_VALUE];             /* of the plan; where it cannot be made, why */
 	bool other;                          /* it computes this shape */
 	bool fixed;                          /* told, or tried already */
-	char refused[TUNING_VALUE];          /* it disagrees: its name, and how; else "" */
-	bool said;                           /* that */
+	char refused[TUNING_VALUE];          /* it disagrees, or a rank cannot have it: its name, and how; else "" */
 };
 
 struct attention_pick {
@@ -96,19 +95,31 @@ static void settle_on(struct attention_pick *p, struct shape *s, bool other)
 }
 
 /* A refusal holds against the other of that name alone. */
+static bool concerns(const struct attention_pick *p, const char *refusal)
+{
+	return p->other.forward && strncmp(refusal, p->other.name, strlen(p->other.name)) == 0;
+}
+
+/* What ranks have agreed on after all had chosen, and this one cannot: others hear of it, beginning with the agreed one's name. */
+static void refuse(struct attention_pick *p, struct shape *s, const char *agreed)
+{
+	const char *why = !p->other.forward ? "there is no such library" : s->text[0] ? s->text : "too little workspace";
+	snprintf(s->refused, sizeof s->refused, "%.80s: rank %d has %s%.60s", agreed, log_rank(), s->plan ? "" : "no plan: ", why);
+	settle_on(p, s, false);
+}
+
 static void obey(struct attention_pick *p, struct shape *s)
 {
-	const char *value = told(p, s, "attention"), *refused = told(p, s, "refused attention");
-	if (refused && p->other.forward && strncmp(refused, p->other.name, strlen(p->other.name)) == 0) {
-		if (!s->said && log_rank() == 0)
-			log_warn("another library's attention disagrees with ours, which is used: %s", refused);
-		s->said = true;
-		snprintf(s->refused, sizeof s->refused, "%s", refused);
+	const char *value = told(p, s, "attention"), *refusal = told(p, s, refused);
+	if (refusal && concerns(p, refusal)) {
+		snprintf(s->refused, sizeof s->refused, "%s", refusal);
 		settle_on(p, s, false);
 	} else if (value && strcmp(value, ours) == 0) {
 		settle_on(p, s, false);
 	} else if (value && have_plan(p, s) && strcmp(value, s->text) == 0) {
 		settle_on(p, s, true);
+	} else if (value && s->fixed) {
+		refuse(p, s, value);
 	}
 }
 
@@ -185,7 +196,7 @@ void attention_pick_choose(struct attention_pick *p, const struct kernel_place *
 			settle_on(p, s, better(p, s, k, timed));
 		name_shape(name, "attention", &s->key);
 		tuning_set(own, name, s->other ? s->text : ours);
-		name_shape(name, "refused attention", &s->key);
+		name_shape(name, refused, &s->key);
 		if (s->refused[0])
 			tuning_set(own, name, s->refused);
 	}
@@ -193,8 +204,13 @@ void attention_pick_choose(struct attention_pick *p, const struct kernel_place *
 
 void attention_pick_told(struct attention_pick *p, const struct tuning *t)
 {
-	for (int i = 0; i < t->count; i++)
-		tuning_set(&p->told, t->list[i].key, t->list[i].value);
+	for (int i = 0; i < t->count; i++) {
+		const struct tuning_choice *c = &t->list[i];
+		bool refusal = strncmp(c->key, refused, strlen(refused)) == 0 && (!p->other.forward || concerns(p, c->value));
+		if (refusal && log_rank() == 0 && !tuning_find(&p->told, c->key))
+			log_warn("%s is computed by our kernels on all ranks, not by another library: %s", c->key + strlen("refused "), c->value);
+		tuning_set(&p->told, c->key, c->value);
+	}
 	for (int i = 0; i < p->count; i++)
 		obey(p, &p->shapes[i]);
 }

@@ -3,7 +3,8 @@
  * Ours computes everything until attention_pick_choose. Then, for each shape that was asked for forward and backward in 16
  * bits, of whole sequences, without dropout and biases, and whose tensors begin at multiples of 16 bytes, the other's is taken
  * if it has a plan within the workspace, agrees with ours (attention_agree.h) and, where that is timed, is the faster one for
- * both directions together. Where it disagrees that is a choice of its own, which holds on every rank that is told of it.
+ * both directions together. Where it disagrees that is a choice of its own, which holds on every rank that is told of it; and
+ * so is that a rank cannot have the plan that was agreed on after all had chosen.
  * Both give lse as the natural logarithm, so backward may follow the other's forward. After attention_pick_settle shapes that
  * are new are ours: nothing is made behind step 1.
  *
@@ -28,7 +29,7 @@ struct attention_other {
 	void *self;
 	void (*close)(void *self);
 
-	/* A plan for both directions; text: what it is, as ranks and checkpoints tell it. NULL: there is none. */
+	/* A plan for both directions; text: what it is, as ranks and checkpoints tell it. NULL: there is none; text: why. */
 	void *(*plan_open)(void *self, const struct attention_key *key, size_t workspace, char text[TUNING_VALUE]);
 	void (*plan_close)(void *plan);
 	/* false: the library could not queue it, and has said why. */
@@ -50,6 +51,7 @@ void attention_pick_backward(struct attention_pick *p, const struct kernel_place
 /* Adds what computes each shape; shapes that it was not told of are tried first, on the memory of their latest calls, which is
  * spoilt. Blocks. */
 void attention_pick_choose(struct attention_pick *p, const struct kernel_place *k, struct tuning *own, bool timed);
+/* What to take; the lowest rank says what is refused, once. */
 void attention_pick_told(struct attention_pick *p, const struct tuning *t);
 void attention_pick_settle(struct attention_pick *p, bool settled);
 

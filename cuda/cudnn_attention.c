@@ -26,17 +26,21 @@ static void *plan_open(void *self, const struct attention_key *key, size_t works
 {
 	struct library *l = self;
 	struct cudnn_target target = {.handle = l->handle, .capability = l->capability};
-	if (key->size % 8 != 0 || key->tokens < 2 || (key->tokens % BLOCK != 0 && cudnnGetVersion() < ANY_LENGTH))
+	if (key->size % 8 != 0 || key->tokens < 2 || (key->tokens % BLOCK != 0 && cudnnGetVersion() < ANY_LENGTH)) {
+		snprintf(text, TUNING_VALUE, "not for this head size or number of tokens");
 		return NULL;
+	}
 	struct plan *p = calloc(1, sizeof *p);
 	check(p);
 	p->library = l;
 	p->key = *key;
 	if (!cudnn_plan_open(&p->forward, &target, key, false, workspace)) {
+		snprintf(text, TUNING_VALUE, "forward in %zu bytes: %.80s", workspace, p->forward.parts.why);
 		free(p);
 		return NULL;
 	}
 	if (!cudnn_plan_open(&p->backward, &target, key, true, workspace)) {
+		snprintf(text, TUNING_VALUE, "backward in %zu bytes: %.80s", workspace, p->backward.parts.why);
 		cudnn_plan_close(&p->forward);
 		free(p);
 		return NULL;

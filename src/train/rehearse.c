@@ -75,7 +75,9 @@ static void keep(struct tuning *all, const struct tuning *before)
 
 void rehearse(struct run *r, struct comm *world, const struct manifest_run *checkpoint, struct tuning *agreed)
 {
-	struct tuning before = {0}, own = {0};
+	/* What each would take; what all have then, or why one cannot; what is left when that is known. */
+	enum { ROUNDS = 3 };
+	struct tuning before = {0};
 	double begin = now();
 
 	for (int i = 0; i < checkpoint->tuning_count; i++)
@@ -88,14 +90,19 @@ void rehearse(struct run *r, struct comm *world, const struct manifest_run *chec
 	log_phase("rehearsal");
 	dev_told(r->dev, &before);
 	perform(r);
-	dev_choose(r->dev, &own, r->config->device.tune);
-	agree(agreed, &own, world);
+	for (int i = 0; i < ROUNDS; i++) {
+		struct tuning own = {0};
+		dev_choose(r->dev, &own, r->config->device.tune);
+		tuning_finish(agreed);
+		agree(agreed, &own, world);
+		dev_told(r->dev, agreed);
+		tuning_finish(&own);
+	}
 	keep(agreed, &before);
 	dev_told(r->dev, agreed);
 	dev_rehearse(r->dev, false);
 	log_phase(NULL);
 	log_info("rehearsed in %.1f s: algorithms of %d matrix products and attentions %s", now() - begin, agreed->count,
 		 before.count ? "as the checkpoint has them" : r->config->device.tune ? "timed" : "as the library offers them");
-	tuning_finish(&own);
 	tuning_finish(&before);
 }

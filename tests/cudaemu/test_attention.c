@@ -1,5 +1,5 @@
 /* Which attention computes a shape, on the emulator, with other ones planted beside ours: one that agrees is taken and told of,
- * those that disagree are refused on every rank, and whatever the other is not for stays ours. */
+ * those that disagree, or that a rank cannot have, are refused on every rank, and whatever the other is not for stays ours. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,18 +20,21 @@ static struct {
 	int open, plans, forward, backward; /* there now; opened, calls so far */
 	size_t room;                        /* that a plan was offered */
 	bool none;                          /* no plan for anything */
+	int kind;                           /* of plan */
 } planted;
 
 static void *plan_open(void *self, const struct attention_key *key, size_t workspace, char text[TUNING_VALUE])
 {
 	assert_ptr_equal(self, &planted);
 	assert_int_equal(key->groups, KV);
-	if (planted.none)
+	if (planted.none) {
+		snprintf(text, TUNING_VALUE, "there is none");
 		return NULL;
+	}
 	planted.room = workspace;
 	planted.open++;
 	planted.plans++;
-	snprintf(text, TUNING_VALUE, "planted 1 plan %d", (int)key->tokens);
+	snprintf(text, TUNING_VALUE, "planted 1 plan %d", (int)key->tokens + planted.kind);
 	return &planted.plans;
 }
 
@@ -233,6 +236,50 @@ static void what_disagrees_is_refused(void **state)
 	close_card();
 }
 
+/* Ranks have agreed on the lowest one's plan, and this one has none, or another: in the end all compute alike. */
+static void what_a_rank_cannot_have_is_refused(void **state)
+{
+	(void)state;
+	static const char *const causes[] = {"planted 1 plan 24: rank 0 has no plan: there is none", "planted 1 plan 24: rank 0 has planted 1 plan 25"};
+	open_card(F16);
+	for (int kind = 0; kind < 2; kind++) {
+		struct tuning lowest = {0}, own = {0}, again = {0};
+		open_pick();
+		step();
+		dev_choose(dev, &lowest, false);
+
+		open_pick(); /* the rank that cannot */
+		planted.none = kind == 0;
+		planted.kind = kind;
+		step();
+		dev_choose(dev, &own, false);
+		assert_string_equal(value(&own, "refused "), "");
+		dev_told(dev, &lowest);
+		assert_false(is_planted());
+		assert_int_equal(planted.open, 0);
+		dev_choose(dev, &own, false);
+		assert_string_equal(value(&own, "attention "), "own");
+		assert_string_equal(value(&own, "refused attention "), causes[kind]);
+
+		open_pick(); /* the lowest one, which could */
+		step();
+		dev_choose(dev, &again, false);
+		assert_true(is_planted());
+		for (int i = 0; i < own.count; i++)
+			if (!tuning_find(&lowest, own.list[i].key))
+				tuning_set(&lowest, own.list[i].key, own.list[i].value);
+		dev_told(dev, &lowest);
+		assert_false(is_planted());
+		dev_choose(dev, &again, false);
+		assert_string_equal(value(&again, "attention "), "own");
+		assert_string_equal(value(&again, "refused attention "), causes[kind]);
+		tuning_finish(&lowest);
+		tuning_finish(&own);
+		tuning_finish(&again);
+	}
+	close_card();
+}
+
 /* Dropout, biases, FP32, tensors beside their 16 bytes, shapes that come after step 1, what there is no plan for. */
 static void the_rest_is_ours(void **state)
 {
@@ -296,8 +343,8 @@ static void without_another(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_agrees_is_taken), cmocka_unit_test(what_disagrees_is_refused), cmocka_unit_test(the_rest_is_ours),
-		cmocka_unit_test(without_another),
+		cmocka_unit_test(what_agrees_is_taken), cmocka_unit_test(what_disagrees_is_refused),
+		cmocka_unit_test(what_a_rank_cannot_have_is_refused), cmocka_unit_test(the_rest_is_ours), cmocka_unit_test(without_another),
 	};
 	return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }

@@ -2,8 +2,8 @@
 CPU's by the curve rule, without timing, which would draw other bits each time. With "tuned": algorithms that are chosen by timing,
 which the emulator makes up anew each time, are the same on all ranks that share a product, are kept in checkpoints, and are those
 of the steps behind a resume. With "graphs": the same bits with device.graphs as without, on one rank, or on four that share layers
-or data.
-Usage: train.py MTRAIN MTRAIN-ON-THE-EMULATOR alone|ranks|context|tuned|graphs|graphs-tensor|graphs-data"""
+or data. With "attention": two ranks take another library's attention together or not at all.
+Usage: train.py MTRAIN MTRAIN-ON-THE-EMULATOR alone|ranks|context|tuned|attention|graphs|graphs-tensor|graphs-data"""
 import glob
 import json
 import os
@@ -63,8 +63,8 @@ def tuned(r, emulated):
 def graphs(r, emulated, which):
     """With and without dropout, and each technique that moves slots and memory about, in one of the runs. Algorithms of products are not timed."""
     r.program = emulated
-    ranks = 1 if which == "graphs" else 4
     base = settings(r, run__steps=3, model__hidden=64, model__sequence=32, device__tune=False)
+    ranks = 1 if which == "graphs" else 4
     base.update({"graphs": {"parallel.recompute": "selective"},
                  "graphs-tensor": {"parallel.tensor": 2, "parallel.pipeline": 2, "parallel.sequence": "true"},
                  "graphs-data": {"parallel.data": 2, "parallel.pipeline": 2, "parallel.schedule": "zero-bubble",
@@ -90,6 +90,31 @@ def graphs(r, emulated, which):
         r.expect(runs[False][i] == runs[True][i], "the same bits: " + what)
 
 
+def attention(r, emulated):
+    """Another library's attention on two ranks: all take it, or, where one cannot have the plan that was agreed on, none does."""
+    r.program = emulated
+    base = settings(r, run__steps=2, model__hidden=64, model__sequence=32, model__attention_dropout=0, parallel__data=2, device__tune=False)
+    trying, runs = 4, {}  # calls: both ways, twice
+    for refuser in (None, -1, 1):
+        if refuser is not None:
+            os.environ["CUDAEMU_ATTENTION"] = str(refuser)
+        name = "other-%s" % refuser
+        folder = r.path("runs", name)
+        code, out, err, _ = r.run(2, ["--config", r.ini(name, dict(base, **{"run.dir": folder}))])
+        r.expect(code == 0, "attention, refused by %s: exit code %d %s" % (refuser, code, err[-500:]))
+        runs[refuser] = [rig.curve(r.metrics(folder), field) for field in ("loss", "grad_norm")]
+        calls = re.search(r"another attention was called (\d+) times", out)
+        said = [line for line in (out + err).splitlines() if "rank 1 has no plan: it was told so" in line]
+        with open(glob.glob(os.path.join(folder, "checkpoints", "*", "manifest.json"))[0]) as f:
+            values = {k: v for k, v in json.load(f)["tuning"].items() if "attention" in k}
+        r.expect((calls is not None) == (refuser is not None), "there is another one: %s" % refuser)
+        if refuser is not None:
+            r.expect((int(calls.group(1)) > trying) == (refuser == -1), "called %s times" % calls.group(1))
+        r.expect(len(said) == (refuser == 1), "said: %s" % said)
+        r.expect(("another 1 plan 32" in values.values()) == (refuser == -1), "kept: %s" % values)
+        r.expect(runs[refuser] == runs[None], "the same bits")
+
+
 def main():
     program, emulated, which = sys.argv[1:]
     r = rig.Rig(program)
@@ -97,6 +122,9 @@ def main():
     rig.write_shard(r.path("tokens"), rig.text_like(257, 4000))
     if which == "tuned":
         tuned(r, emulated)
+        r.finish()
+    if which == "attention":
+        attention(r, emulated)
         r.finish()
     if which.startswith("graphs"):
         graphs(r, emulated, which)
