@@ -1,9 +1,9 @@
 """The whole CUDA backend trains on the emulator, alone, on 2×2×2 ranks and on two that share sequences; its curves are the
 CPU's by the curve rule, without timing, which would draw other bits each time. With "tuned": algorithms that are chosen by timing,
 which the emulator makes up anew each time, are the same on all ranks that share a product, are kept in checkpoints, and are those
-of the steps behind a resume. With "graphs": the same bits with device.graphs as without, on one rank, or on four that share layers
-or data. With "attention": two ranks take another library's attention together or not at all.
-Usage: train.py MTRAIN MTRAIN-ON-THE-EMULATOR alone|ranks|context|tuned|attention|graphs|graphs-tensor|graphs-data"""
+of the steps behind a resume. With "graphs": the same bits with device.graphs as without, on one rank, on four that share layers
+or data, on two that share sequences or have two chunks of the model each. With "attention": two ranks take another library's attention together or not at all.
+Usage: train.py MTRAIN MTRAIN-ON-THE-EMULATOR alone|ranks|context|tuned|attention|graphs|graphs-tensor|graphs-data|graphs-context|graphs-chunks"""
 import glob
 import json
 import os
@@ -64,11 +64,16 @@ def graphs(r, emulated, which):
     """With and without dropout, and each technique that moves slots and memory about, in one of the runs. Algorithms of products are not timed."""
     r.program = emulated
     base = settings(r, run__steps=3, model__hidden=64, model__sequence=32, device__tune=False)
-    ranks = 1 if which == "graphs" else 4
-    base.update({"graphs": {"parallel.recompute": "selective"},
-                 "graphs-tensor": {"parallel.tensor": 2, "parallel.pipeline": 2, "parallel.sequence": "true"},
-                 "graphs-data": {"parallel.data": 2, "parallel.pipeline": 2, "parallel.schedule": "zero-bubble",
-                                 "batch.global": 8, "model.dropout": 0, "model.attention_dropout": 0}}[which])
+    ranks, more = {
+        "graphs": (1, {"parallel.recompute": "selective"}),
+        "graphs-tensor": (4, {"parallel.tensor": 2, "parallel.pipeline": 2, "parallel.sequence": "true"}),
+        "graphs-data": (4, {"parallel.data": 2, "parallel.pipeline": 2, "parallel.schedule": "zero-bubble",
+                            "batch.global": 8, "model.dropout": 0, "model.attention_dropout": 0}),
+        "graphs-context": (2, {"parallel.context": 2, "model.layers": 1}),
+        "graphs-chunks": (2, {"parallel.pipeline": 2, "parallel.chunks": 2, "parallel.schedule": "interleaved", "model.layers": 4,
+                              "model.hidden": 32, "model.sequence": 16}),
+    }[which]
+    base.update(more)
     runs = {}
     for on in (False, True):
         folder = r.path("runs", str(on))
