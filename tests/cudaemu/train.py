@@ -2,7 +2,7 @@
 CPU's by the curve rule, without timing, which would draw other bits each time. With "tuned": algorithms that are chosen by timing,
 which the emulator makes up anew each time, are the same on all ranks that share a product, are kept in checkpoints, and are those
 of the steps behind a resume. With "graphs": the same bits with device.graphs as without, on one rank, on four that share layers
-or data, on two that share sequences or have two chunks of the model each. With "attention": two ranks take another library's attention together or not at all.
+or data, on two that share sequences or have two chunks of the model each; the plan has the run's own memory. With "attention": two ranks take another library's attention together or not at all.
 Usage: train.py MTRAIN MTRAIN-ON-THE-EMULATOR alone|ranks|context|tuned|attention|graphs|graphs-tensor|graphs-data|graphs-context|graphs-chunks"""
 import glob
 import json
@@ -60,6 +60,15 @@ def tuned(r, emulated):
     r.expect(rig.curve(first, "grad_norm") != rig.curve(straight, "grad_norm"), "other algorithms, other bits")
 
 
+def planned(r, path, events):
+    """The plan for a card without cuDNN, which the emulated one is, has the run's own memory."""
+    run = [e for e in events if e["event"] == "ledger"][0]["ranks"][0]["arenas"]
+    code, out, err, _ = r.run(1, ["plan", "--config", path, "--hardware", "a100-80gb", "--json"])
+    r.expect(code == 0, "plan: exit code %d %s" % (code, err[-500:]))
+    plan = json.loads(out)["memory"][0] if code == 0 else {}
+    r.expect(run["workspace"] >= 64 << 20 and all(plan.get(k) == v for k, v in run.items()), "planned %s, taken %s" % (plan, run))
+
+
 def graphs(r, emulated, which):
     """With and without dropout, and each technique that moves slots and memory about, in one of the runs. Algorithms of products are not timed."""
     r.program = emulated
@@ -91,6 +100,8 @@ def graphs(r, emulated, which):
         if did:
             made, launched, ops, launches = map(int, did.groups())
             r.expect(0 < made <= launches and (ranks > 1 or launched > ops / 4), "graphs are launched")
+    if which == "graphs":
+        planned(r, path, r.metrics(folder, "event"))
     for i, what in enumerate(("loss", "gradient norm", "weights and moments")):
         r.expect(runs[False][i] == runs[True][i], "the same bits: " + what)
 
