@@ -7,6 +7,13 @@
  * all that their ops read of their arguments is the same: a graph can never be launched for other work than its own, and gives
  * the bits of its ops. Communication stays outside.
  *
+ * Another library's attention is captured with the rest. cuDNN's execute may be, where plans and workspace are made before: NVIDIA's
+ * cudnn-frontend says so ("cuDNN `execute` is capture-safe; pre-build graphs and pre-allocate workspaces/outputs so nothing
+ * allocates during capture", docs/utilities/framework_integration_performance.md) and itself loads the kernels of any plan by
+ * capturing its execute, with numbers in the caller's memory as ours (Graph::warmup). The rehearsal makes plans and runs
+ * them, and lists have been carried out twice before they are captured. tests/cudnn/test_plans.c names a plan whose engine does not
+ * say that its work can be nodes of a graph.
+ *
  * There is a bound on lists, and some of the card's memory is left free: beyond it ops are launched one by one, which is said
  * once. Owns the lists and graphs. Used by the backend; all functions but open and make take NULL: off. */
 #ifndef MTRAIN_CUDA_GRAPHS_H

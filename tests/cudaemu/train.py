@@ -107,7 +107,7 @@ def graphs(r, emulated, which):
 
 
 def attention(r, emulated):
-    """Another library's attention on two ranks: all take it, or, where one cannot have the plan that was agreed on, none does."""
+    """Another library's attention on two ranks: all take it, in graphs, or, where one cannot have the plan that was agreed on, none does."""
     r.program = emulated
     base = settings(r, run__steps=2, model__hidden=64, model__sequence=32, model__attention_dropout=0, parallel__data=2, device__tune=False)
     trying, runs = 4, {}  # calls: both ways, twice
@@ -116,7 +116,7 @@ def attention(r, emulated):
             os.environ["CUDAEMU_ATTENTION"] = str(refuser)
         name = "other-%s" % refuser
         folder = r.path("runs", name)
-        code, out, err, _ = r.run(2, ["--config", r.ini(name, dict(base, **{"run.dir": folder}))])
+        code, out, err, _ = r.run(2, ["--config", r.ini(name, dict(base, **{"run.dir": folder, "device.graphs": refuser == -1}))])
         r.expect(code == 0, "attention, refused by %s: exit code %d %s" % (refuser, code, err[-500:]))
         runs[refuser] = [rig.curve(r.metrics(folder), field) for field in ("loss", "grad_norm")]
         calls = re.search(r"another attention was called (\d+) times", out)
