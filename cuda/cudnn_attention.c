@@ -45,8 +45,10 @@ static void *plan_open(void *self, const struct attention_key *key, size_t works
 		free(p);
 		return NULL;
 	}
-	int n = snprintf(text, TUNING_VALUE, "%s forward %lld/%lld backward %lld/%lld", l->name, (long long)p->forward.engine,
-			 (long long)p->forward.groups, (long long)p->backward.engine, (long long)p->backward.groups);
+	/* Engine, offer and groups of a call: two plans of one text give the same bits. */
+	const struct cudnn_plan *f = &p->forward, *b = &p->backward;
+	int n = snprintf(text, TUNING_VALUE, "%s forward %lld.%lld/%lld backward %lld.%lld/%lld", l->name, (long long)f->engine,
+			 (long long)f->offer, (long long)f->groups, (long long)b->engine, (long long)b->offer, (long long)b->groups);
 	check(n < TUNING_VALUE);
 	return p;
 }

@@ -85,8 +85,10 @@ static bool take_offered(struct cudnn_plan *p, const struct cudnn_target *t, cud
 	if (parts->status != CUDNN_STATUS_SUCCESS)
 		return false;
 	for (int i = 0; i < count && i < OFFERS; i++)
-		if (take(p, t, offers[i], workspace, parts->count))
+		if (take(p, t, offers[i], workspace, parts->count)) {
+			p->offer = i + 1;
 			return true;
+		}
 	return false;
 }
 

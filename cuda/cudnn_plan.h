@@ -24,6 +24,7 @@ struct cudnn_plan {
 	cudnnBackendDescriptor_t plan;
 	int64_t groups;    /* of one sample in a call of cuDNN; 0: all of all samples */
 	int64_t engine;    /* its number in the library */
+	int64_t offer;     /* which of the heuristics', from 1: an engine has several, with other knobs; 0: asked for by engine */
 	int64_t workspace; /* bytes */
 };
 
