@@ -1,6 +1,5 @@
 #include "train/counted.h"
 
-
 bool counted_open(struct counted *c, const struct config *config, const struct mesh *mesh, cost_workspace *workspace, void *context,
 		  struct error *e)
 {
