@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "gemm_plan.h"
 
 enum { PLANS = 4096, ALIGN_MOST = 256 };
@@ -13,6 +14,8 @@ struct gemm {
 	struct gemm_plan *plans[PLANS]; /* open addressing */
 	int count;
 	struct tuning told;             /* choices that plans must take */
+	bool chosen;                    /* what it is told from now on is what ranks have agreed on */
+	bool said;                      /* that it cannot have one of those */
 };
 
 bool gemm_open(struct gemm **out, int capability, struct error *e)
@@ -59,8 +62,11 @@ static void obey(struct gemm *g, struct gemm_plan *p)
 	char key[TUNING_KEY];
 	gemm_plan_key(key, p);
 	const char *value = tuning_find(&g->told, key);
-	if (value)
-		gemm_plan_take(g->handle, p, value, g->capability);
+	if (!value || gemm_plan_take(g->handle, p, value, g->capability) || !g->chosen || g->said)
+		return;
+	g->said = true;
+	log_warn("rank %d cannot have an algorithm of matrix products that all had agreed on, and uses its own: where ranks differ, the "
+		 "last bits of losses depend on which rank computes what (%s: %.40s...)", log_rank(), key, value);
 }
 
 static struct gemm_plan *plan_for(struct gemm *g, const struct gemm_key *key, const struct gemm_operands *o)
@@ -91,6 +97,7 @@ void gemm_told(struct gemm *g, const struct tuning *t)
 void gemm_choose(struct gemm *g, const struct kernel_place *k, struct tuning *own, bool timed)
 {
 	char key[TUNING_KEY], value[TUNING_VALUE];
+	g->chosen = true;
 	for (int i = 0; i < PLANS; i++) {
 		struct gemm_plan *p = g->plans[i];
 		if (!p)

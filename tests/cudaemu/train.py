@@ -131,6 +131,17 @@ def attention(r, emulated):
         r.expect(runs[refuser] == runs[None], "the same bits")
 
 
+def products(r, emulated):
+    """Where a rank cannot have an algorithm of products that was agreed on, it says so, once; where all can, nothing is said."""
+    r.program = emulated
+    base = settings(r, run__steps=1, model__hidden=64, model__sequence=32, parallel__data=2, optimizer__warmup_steps=0)
+    for refuser in ("none", "1"):
+        path = r.ini("refuses-" + refuser, dict(base, **{"run.dir": r.path("runs", refuser)}))
+        code, out, err, _ = r.run(2, ["--config", path], env={"CUDAEMU_GEMM_REFUSES": refuser})
+        said = [line for line in (out + err).splitlines() if "rank 1 cannot have an algorithm of matrix products" in line]
+        r.expect(code == 0 and len(said) == (refuser == "1"), "refused by %s: exit code %d, said %s %s" % (refuser, code, said, err[-300:]))
+
+
 def main():
     program, emulated, which = sys.argv[1:]
     r = rig.Rig(program)
@@ -141,6 +152,7 @@ def main():
         r.finish()
     if which == "attention":
         attention(r, emulated)
+        products(r, emulated)
         r.finish()
     if which.startswith("graphs"):
         graphs(r, emulated, which)
