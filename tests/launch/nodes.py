@@ -46,6 +46,7 @@ def calibrated(r, devices, over):
 def main():
     r = rig.Rig(sys.argv[1])
     mtrain, collectives = r.program, os.path.abspath(sys.argv[2])
+    os.environ["TMPDIR"] = r.dir
     rig.write_shard(r.path("tokens"), rig.text_like(257, 4000))
     s = {"run.steps": 2, "model.layers": 2, "model.hidden": 32, "model.heads": 4, "model.sequence": 16, "model.vocab": 257,
          "batch.global": 4, "batch.micro": 1, "optimizer.lr": 0.001, "data.train": r.path("tokens"), "parallel.tensor": 2,
