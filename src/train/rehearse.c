@@ -58,6 +58,22 @@ static void agree(struct tuning *all, const struct tuning *own, struct comm *wor
 	free(counts);
 }
 
+/* Whether a rank's choices are not those that were agreed on. */
+static bool any_differs(const struct tuning *agreed, const struct tuning *own, struct comm *world)
+{
+	int ranks = comm_size(world);
+	char mine = false, *all = calloc((size_t)ranks, sizeof *all);
+	check(all);
+	for (int i = 0; i < own->count && !mine; i++) {
+		const char *value = tuning_find(agreed, own->list[i].key);
+		mine = !value || strcmp(value, own->list[i].value) != 0;
+	}
+	comm_host_gather(world, all, &mine, sizeof mine);
+	bool any = memchr(all, true, (size_t)ranks) != NULL;
+	free(all);
+	return any;
+}
+
 /* What the checkpoint has beside: another mesh's shapes. What it had otherwise cannot be used on this device. */
 static void keep(struct tuning *all, const struct tuning *before)
 {
@@ -75,7 +91,8 @@ static void keep(struct tuning *all, const struct tuning *before)
 
 void rehearse(struct run *r, struct comm *world, const struct manifest_run *checkpoint, struct tuning *agreed)
 {
-	/* What each would take; what all have then, or why one cannot; what is left when that is known. */
+	/* What each would take; what all have then, or why one cannot; what is left when that is known. Most often the second round
+	 * finds that all have what was agreed on. */
 	enum { ROUNDS = 3 };
 	struct tuning before = {0};
 	double begin = now();
@@ -93,10 +110,15 @@ void rehearse(struct run *r, struct comm *world, const struct manifest_run *chec
 	for (int i = 0; i < ROUNDS; i++) {
 		struct tuning own = {0};
 		dev_choose(r->dev, &own, r->config->device.tune);
-		tuning_finish(agreed);
-		agree(agreed, &own, world);
-		dev_told(r->dev, agreed);
+		bool done = i > 0 && !any_differs(agreed, &own, world);
+		if (!done) {
+			tuning_finish(agreed);
+			agree(agreed, &own, world);
+			dev_told(r->dev, agreed);
+		}
 		tuning_finish(&own);
+		if (done)
+			break;
 	}
 	keep(agreed, &before);
 	dev_told(r->dev, agreed);

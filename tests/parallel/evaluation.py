@@ -7,7 +7,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import rig
 
-WINDOWS, LIST = 66000, 65536
+WINDOWS, LIST = 64 * 1032, 65536
 
 
 def main():
@@ -22,9 +22,10 @@ def main():
                        "data.valid": r.path("tokens"), "eval.every": 1, "eval.batches": batches, "checkpoint.every": 0,
                        "checkpoint.load": "none", "device.threads": 1, "device.backend": "cpu"})
         losses[name] = [float(line["loss"]) for line in r.metrics(folder, "eval")]
-    r.expect(len(losses["large"]) == 1 and WINDOWS // 64 * 64 > LIST, "evaluates: %s" % losses)
-    for name, most in (("many", 1e-6), ("all", 1e-3)):  # all: a few windows more
-        r.expect(abs(losses[name][0] / losses["large"][0] - 1) < most, "%s: %s against %s" % (name, losses[name], losses["large"]))
+    r.expect(len(losses["large"]) == 1 and WINDOWS > LIST, "evaluates: %s" % losses)
+    for name in ("many", "all"):
+        d = rig.relative(losses[name], losses["large"])
+        r.expect(d <= 1e-5, "%s: differs by %.1e" % (name, d))
     r.finish()
 
 
