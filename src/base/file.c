@@ -145,8 +145,11 @@ bool file_replace(const char *path, const void *data, size_t bytes, int code, st
 {
 	char temp[PATH_ROOM], meant[PATH_MAX];
 	struct stat now;
-	if (lstat(path, &now) == 0 && S_ISLNK(now.st_mode) && realpath(path, meant))
+	if (lstat(path, &now) == 0 && S_ISLNK(now.st_mode)) {
+		if (!realpath(path, meant))
+			return system_error(e, code, path);
 		path = meant; /* the link stays */
+	}
 	if (stat(path, &now) == 0 && !S_ISREG(now.st_mode))
 		return write_into(path, data, bytes, code, e);
 	if (snprintf(temp, sizeof temp, "%s.tmp.%d", path, (int)getpid()) >= (int)sizeof temp)

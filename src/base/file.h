@@ -29,7 +29,7 @@ bool file_pread(int fd, void *out, size_t bytes, int64_t offset);
 /* Exactly `bytes` to an open file at its position; false with errno. */
 bool file_write_all(int fd, const void *data, size_t bytes);
 
-/* Writes the file beside its place, syncs it, renames it over; where a link is, over what it leads to. What is there and is no file,
+/* Writes the file beside its place, syncs it, renames it over; where a link is, over what it leads to, which must be there. What is there and is no file,
  * say a device, is written into. */
 bool file_replace(const char *path, const void *data, size_t bytes, int code, struct error *e);
 

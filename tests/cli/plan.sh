@@ -169,6 +169,10 @@ refused 2 '--trace: cannot write .: Is a directory' "${plan[@]}" --trace .
 echo old >target.json && ln -s target.json link.json
 prints 'it fits' "${plan[@]}" --trace link.json
 [ -L link.json ] && [ ! -L target.json ] && python3 -m json.tool target.json >/dev/null || wrong 'plan --trace link.json' 'not what the link leads to'
+ln -s nowhere.json dangling.json && ln -s loop.json loop.json
+refused 2 '--trace: cannot write dangling.json: No such file or directory' "${plan[@]}" --trace dangling.json
+refused 2 '--trace: cannot write loop.json: Too many levels of symbolic links' "${plan[@]}" --trace loop.json
+[ -L dangling.json ] && [ -L loop.json ] && [ ! -e nowhere.json ] || wrong 'plan --trace' 'put a file in place of a link'
 mkfifo pipe
 cat pipe >piped &
 prints 'it fits' "${plan[@]}" --trace pipe
