@@ -1,5 +1,6 @@
 /* The ledger against formulas: a model's FLOPs, collectives of the axes, activations of a layer; on meshes that no machine
  * here could start. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -204,26 +205,32 @@ static void activations_of_a_layer(void **state)
 	config_finish(&r.config);
 }
 
-/* Every stage of a trillion parameters on 4096 ranks, in under a second and without the memory that it speaks of. */
+/* Every stage of a trillion parameters on 4096 ranks, in under a second and without the memory that it speaks of. The
+ * best of a few tries counts, since others may be at work on the machine; instrumented code is not held to it. */
 static void a_trillion_in_a_second(void **state)
 {
 	struct rig r = {0};
 	struct rusage use;
-	double begin = seconds(), weights = 0;
+	double took = INFINITY;
 	OPEN(&r, 4096, "parallel.tensor=8", "parallel.pipeline=64", "model.layers=128", "model.hidden=25600", "model.heads=160",
 	     "batch.global=3072");
-	for (int stage = 0; stage < 64; stage++) {
-		struct ledger l;
-		count_rank(&r, stage, 0, &l, NULL);
-		weights += 8.0 * (double)l.arena[MEMORY_WEIGHTS] / 2;
+	for (int tries = 0; took > 1 && tries < 4; tries++) {
+		double begin = seconds(), weights = 0;
+		for (int stage = 0; stage < 64; stage++) {
+			struct ledger l;
+			count_rank(&r, stage, 0, &l, NULL);
+			weights += 8.0 * (double)l.arena[MEMORY_WEIGHTS] / 2;
+		}
+		took = fmin(took, seconds() - begin);
+		assert_true(weights > 1.0e12 && weights < 1.02e12);
 	}
-	double took = seconds() - begin;
-	getrusage(RUSAGE_SELF, &use);
-	assert_true(weights > 1.0e12 && weights < 1.02e12);
-	if (took > 2.0) /* alone it takes 0.2 s; others may be at work on the machine */
-		fail_msg("took %.2f s", took);
-	printf("64 stages: %.2f s, %ld MiB\n", took, use.ru_maxrss / 1024);
 	config_finish(&r.config);
+	getrusage(RUSAGE_SELF, &use);
+	printf("64 stages: %.2f s, %ld MiB\n", took, use.ru_maxrss / 1024);
+#ifndef __SANITIZE_ADDRESS__
+	if (took > 1)
+		fail_msg("took %.2f s", took);
+#endif
 }
 
 static void json_has_every_number(void **state)
