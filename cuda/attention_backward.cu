@@ -238,23 +238,7 @@ __global__ void __launch_bounds__(TILE_THREADS) attention_dq_kernel(const backwa
 					}
 				}
 		}
-#pragma unroll
-		for (int n = 0; n < N; n += 2) {
-			uint32_t sa[M][4];
-#pragma unroll
-			for (int m = 0; m < M; m++)
-				a_from_c<T>(sa[m], c[m][n], c[m][n + 1]);
-#pragma unroll
-			for (int d = 0; d < D / 8; d += 2) {
-				uint32_t kb[4];
-				tile_b<T, D>(kb, k, n * 8, d * 8);
-#pragma unroll
-				for (int m = 0; m < M; m++) {
-					mma<T>(dq[m][d], sa[m], kb[0], kb[1]);
-					mma<T>(dq[m][d + 1], sa[m], kb[2], kb[3]);
-				}
-			}
-		}
+		add_products<T, D, M, N>(dq, c, k);
 	}
 	head = forget(head);
 	p = place_head<PART>(s, head / s.H, head % s.H);

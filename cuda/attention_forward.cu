@@ -149,23 +149,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
 			}
 		}
 
-#pragma unroll
-		for (int n = 0; n < N; n += 2) { /* 16 keys */
-			uint32_t a[TILES][4];
-#pragma unroll
-			for (int m = 0; m < TILES; m++)
-				a_from_c<T>(a[m], c[m][n], c[m][n + 1]);
-#pragma unroll
-			for (int d = 0; d < D / 8; d += 2) {
-				uint32_t b[4];
-				tile_b<T, D>(b, v, n * 8, d * 8);
-#pragma unroll
-				for (int m = 0; m < TILES; m++) {
-					mma<T>(o[m][d], a[m], b[0], b[1]);
-					mma<T>(o[m][d + 1], a[m], b[2], b[3]);
-				}
-			}
-		}
+		add_products<T, D, TILES, N>(o, c, v);
 	}
 
 	head = forget(head);

@@ -96,6 +96,29 @@ template <typename T> __device__ inline void a_from_c(uint32_t (&a)[4], const fl
 	a[3] = pair_from<T>(right[2], right[3]);
 }
 
+/* out += C fragments, rounded to T, times the N·8 rows of a tile. */
+template <typename T, int D, int M, int N>
+__device__ inline void add_products(float (&out)[M][D / 8][4], const float (&c)[M][N][4], const T *rows)
+{
+#pragma unroll
+	for (int n = 0; n < N; n += 2) {
+		uint32_t a[M][4];
+#pragma unroll
+		for (int m = 0; m < M; m++)
+			a_from_c<T>(a[m], c[m][n], c[m][n + 1]);
+#pragma unroll
+		for (int d = 0; d < D / 8; d += 2) {
+			uint32_t b[4];
+			tile_b<T, D>(b, rows, n * 8, d * 8);
+#pragma unroll
+			for (int m = 0; m < M; m++) {
+				mma<T>(out[m][d], a[m], b[0], b[1]);
+				mma<T>(out[m][d + 1], a[m], b[2], b[3]);
+			}
+		}
+	}
+}
+
 /* Stores 16 rows of C fragments times a factor for each half (rows g and g + 8) to rows `first`… of device memory,
  * through 16 tile rows that only this warp uses. */
 template <typename T, int D>
