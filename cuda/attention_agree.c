@@ -7,9 +7,9 @@
 
 #include "base/dtype.h"
 #include "card.h"
+#include "stopwatch.h"
 
-enum { PLACES = 4, PATTERN = (1 << 18) + 3, ALIGN = 256, RUNS = 4, HALF = 2 };
-static const float SOON = 4; /* milliseconds: a single run that takes so long is timed well enough */
+enum { PLACES = 4, PATTERN = (1 << 18) + 3, ALIGN = 256, HALF = 2 };
 
 /* The part of a call that is looked at: some KV groups, and for each the elements of out [T, G, D], lse [G, T] and
  * dqkv [T, G + 2, D]. */
@@ -230,25 +230,24 @@ bool attention_agree(const struct attention_other *o, void *plan, const struct k
 	return good;
 }
 
+/* A way to be timed. */
+struct trial {
+	const struct attention_other *other;
+	void *plan;
+	const struct kernel_place *place;
+	const struct op_attention_backward *call;
+};
+
+static bool run_once(const void *context)
+{
+	const struct trial *t = context;
+	return run(t->other, t->plan, t->place, t->call);
+}
+
 float attention_agree_time(const struct attention_other *o, void *plan, const struct kernel_place *k,
 			   const struct op_attention_backward *a)
 {
-	cudaEvent_t begin, end;
-	float ms = 0;
-	CALL(cudaEventCreate(&begin));
-	CALL(cudaEventCreate(&end));
-	for (int runs = 1; runs <= RUNS; runs += RUNS - 1) {
-		CALL(cudaEventRecord(begin, k->stream));
-		for (int i = 0; i < runs; i++)
-			run(o, plan, k, a);
-		CALL(cudaEventRecord(end, k->stream));
-		CALL(cudaEventSynchronize(end));
-		CALL(cudaEventElapsedTime(&ms, begin, end));
-		ms /= (float)runs;
-		if (ms > SOON)
-			break;
-	}
-	cudaEventDestroy(begin);
-	cudaEventDestroy(end);
-	return ms;
+	struct trial t = {o, plan, k, a};
+	float ms = stopwatch(k->stream, run_once, &t);
+	return ms < 0 ? INFINITY : ms;
 }

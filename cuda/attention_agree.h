@@ -20,7 +20,8 @@ size_t attention_agree_room(const struct attention_key *key);
 bool attention_agree(const struct attention_other *o, void *plan, const struct kernel_place *k, const struct op_attention_backward *a,
 		     char why[ATTENTION_WHY]);
 
-/* Milliseconds of forward and backward together; o NULL: by our kernels. Spoils what they write. Blocks. */
+/* Milliseconds of forward and backward together, infinite if they cannot be run; o NULL: by our kernels. Spoils what they
+ * write. Blocks. */
 float attention_agree_time(const struct attention_other *o, void *plan, const struct kernel_place *k,
 			   const struct op_attention_backward *a);
 

@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "card.h"
-
-enum { RUNS = 4 };               /* that are timed together */
-static const float SOON = 4;     /* milliseconds: a single run that takes so long is timed well enough */
+#include "stopwatch.h"
 
 static cudaDataType_t data_type(enum dtype t)
 {
@@ -109,42 +107,32 @@ cublasStatus_t gemm_plan_run(cublasLtHandle_t handle, struct gemm_plan *p, const
 			      k->workspace, GEMM_LIBRARY, k->stream);
 }
 
-/* Milliseconds of a run; negative: this algorithm does not run. */
-static float time_of(cublasLtHandle_t handle, struct gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
-		     const struct kernel_place *k, cudaEvent_t begin, cudaEvent_t end)
+/* An algorithm to be timed. */
+struct trial {
+	cublasLtHandle_t handle;
+	struct gemm_plan *plan;
+	const cublasLtMatmulAlgo_t *algorithm;
+	struct gemm_operands operands;
+	const struct kernel_place *place;
+};
+
+static bool run_once(const void *context)
 {
-	float ms = 0;
-	const struct gemm_operands o = p->latest;
-	for (int runs = 1; runs <= RUNS; runs += RUNS - 1) { /* the first time alone: it loads the kernel */
-		CALL(cudaEventRecord(begin, k->stream));
-		for (int i = 0; i < runs; i++)
-			if (gemm_plan_run(handle, p, algorithm, &o, k) != CUBLAS_STATUS_SUCCESS)
-				return -1;
-		CALL(cudaEventRecord(end, k->stream));
-		CALL(cudaEventSynchronize(end));
-		CALL(cudaEventElapsedTime(&ms, begin, end));
-		ms /= (float)runs;
-		if (ms > SOON)
-			break;
-	}
-	return ms;
+	const struct trial *t = context;
+	return gemm_plan_run(t->handle, t->plan, t->algorithm, &t->operands, t->place) == CUBLAS_STATUS_SUCCESS;
 }
 
 void gemm_plan_time(cublasLtHandle_t handle, struct gemm_plan *p, const struct kernel_place *k)
 {
-	cudaEvent_t begin, end;
 	float best = -1;
-	CALL(cudaEventCreate(&begin));
-	CALL(cudaEventCreate(&end));
 	for (int i = 0; i < p->offer_count; i++) {
-		float ms = time_of(handle, p, &p->offers[i], k, begin, end);
+		struct trial t = {handle, p, &p->offers[i], p->latest, k};
+		float ms = stopwatch(k->stream, run_once, &t);
 		if (ms < 0 || (best >= 0 && ms >= best))
 			continue;
 		best = ms;
 		p->algorithm = p->offers[i];
 	}
-	cudaEventDestroy(begin);
-	cudaEventDestroy(end);
 	p->fixed = true;
 }
 
