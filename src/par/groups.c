@@ -61,7 +61,7 @@ int groups_stride(const struct mesh *mesh, const char *name)
 	int stride = 1;
 	for (int i = 0; i < AXES && !(along(name) >> i & 1); i++)
 		stride *= mesh->size[i];
-	return stride;
+	return strcmp(name, "embedding") == 0 ? stride * (mesh->size[AXIS_PIPELINE] - 1) : stride;
 }
 
 static bool split(struct comm **out, struct comm *world, const char *name, const struct mesh *mesh, bool here,

@@ -6,13 +6,31 @@
 #include "comm/comm.h"
 #include "par/groups.h"
 
-/* Neighbours in a group are `stride` ranks apart, and nodes hold ranks in order. */
+static int common_divisor(int a, int b)
+{
+	while (b > 0) {
+		int rest = a % b;
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/* Nodes hold ranks in order. A group's members are `stride` apart, and groups that lie in one another fill a block of ranks; the
+ * first and last stage's are all of them. Where blocks and nodes do not divide, some block is cut where a node ends: the group
+ * that has fewest ranks on one side is the one that all others wait for. */
 static struct hardware_group group_of(const struct timing *t, const char *name, int ranks)
 {
-	int devices = (int)t->hardware->devices_per_node.value, stride = groups_stride(t->mesh, name);
-	int inside = devices / stride;
-	inside = inside < 1 ? 1 : inside > ranks ? ranks : inside;
-	int world = mesh_world(t->mesh), present = world < devices ? world : devices;
+	int devices = (int)t->hardware->devices_per_node.value, world = mesh_world(t->mesh), stride = groups_stride(t->mesh, name);
+	bool ends = strcmp(name, "embedding") == 0;
+	int block = ends ? world : stride * ranks;
+	int inside = common_divisor(block, devices) / stride;
+	if (world <= devices || devices % block == 0)
+		inside = ranks;
+	if (inside < 1)
+		inside = 1;
+	int talking = ends ? world / t->mesh->size[AXIS_PIPELINE] : world;
+	int present = talking < devices ? talking : devices;
 	return (struct hardware_group){.size = ranks, .in_node = inside, .groups_in_node = present > inside ? present / inside : 1};
 }
 
@@ -52,6 +70,7 @@ double timing_item(const struct timing *t, const struct record_item *item)
 double timing_transfer(const struct timing *t, int stage, int peer, double bytes)
 {
 	int devices = (int)t->hardware->devices_per_node.value, stride = groups_stride(t->mesh, "pipeline");
-	bool same_node = stage * stride / devices == peer * stride / devices; /* of data, context and tensor rank 0 */
+	int first = stage < peer ? stage : peer, last = stage < peer ? peer : stage;
+	bool same_node = first * stride / devices == (last * stride + stride - 1) / devices; /* of all their ranks */
 	return times_exchange(t->hardware, t->stack, same_node, t->rows_split ? 1 : t->mesh->size[AXIS_TENSOR], bytes);
 }

@@ -127,6 +127,62 @@ static void data_time_is_bytes(void **state)
 	finish(&r);
 }
 
+/* Seconds of an all-reduce of 1 GB in a group: inside a node for nothing, between nodes of 8 with 1 GB/s for each device. */
+static double sum_of(const struct hardware *h, const struct stack *s, const int size[AXES], const char *group, int ranks)
+{
+	struct mesh mesh = {0};
+	memcpy(mesh.size, size, sizeof mesh.size);
+	struct timing t = {.hardware = h, .stack = s, .mesh = &mesh};
+	struct record_item item = {.kind = RECORD_COMM, .what = COMM_ALL_REDUCE, .dtype = F16, .cost = {.bytes = 1e9},
+				   .group = group, .ranks = ranks};
+	return timing_item(&t, &item);
+}
+
+/* What crosses a node's end in one of the groups crosses it for all: they wait for that one. */
+static void groups_lie_in_nodes(void **state)
+{
+	static const struct {
+		int size[AXES]; /* tensor, context, data, pipeline */
+		const char *group;
+		int ranks;
+		double seconds;
+	} cases[] = {
+		{{4, 1, 4, 1}, "tensor", 4, 0},
+		{{3, 1, 2, 1}, "tensor", 3, 0},          /* one node in all */
+		{{3, 1, 8, 1}, "tensor", 3, 4.0 / 3},    /* 6, 7 | 8 */
+		{{6, 1, 4, 1}, "tensor", 6, 5.0 / 3 / 2}, /* 6, 7 | 8, 9, 10, 11 */
+		{{2, 1, 2, 4}, "data", 2, 0},
+		{{2, 1, 3, 4}, "data", 3, 4.0 / 3},       /* 6 | 8, 10 */
+		{{1, 1, 12, 2}, "data", 12, 11.0 / 6 / 4}, /* 0 to 7 | 8 to 11 */
+		{{2, 2, 3, 4}, "data", 6, 5.0 / 3 / 2},   /* 0, 2, 4, 6 | 8, 10 */
+		{{1, 1, 16, 1}, "data", 16, 15.0 / 8 / 8},
+		{{1, 1, 1, 8}, "embedding", 2, 0},
+		{{1, 1, 1, 16}, "embedding", 2, 1}, /* 0 and 15 */
+		{{2, 1, 1, 8}, "embedding", 2, 1},  /* 0 and 14 */
+		{{2, 1, 1, 4}, "embedding", 2, 0},
+		{{2, 1, 2, 2}, "embedding", 2, 0},
+		{{8, 1, 2, 2}, "embedding", 2, 1},
+	};
+	struct hardware h;
+	struct stack s;
+	struct error e = {0};
+	const char *slow = "[network]\nlink_gbps = 1\n";
+	assert_true(machine_load(&h, ideal, slow, &e) && stack_load(&s, "mtrain", &e));
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		double seconds = sum_of(&h, &s, cases[i].size, cases[i].group, cases[i].ranks);
+		if (fabs(seconds - cases[i].seconds) > 1e-6)
+			fail_msg("case %zu: %.6g s, should be %.6g", i, seconds, cases[i].seconds);
+	}
+	/* Stages of 3 ranks, of which the third begins with the last two places of a node. */
+	struct mesh mesh = {.size = {3, 1, 1, 4}};
+	struct timing t = {.hardware = &h, .stack = &s, .mesh = &mesh};
+	static const double seconds[3] = {0, 1, 1};
+	for (int i = 0; i < 3; i++) {
+		assert_true(fabs(timing_transfer(&t, i, i + 1, 1e9) - seconds[i]) < 1e-6);
+		assert_true(timing_transfer(&t, i + 1, i, 1e9) == timing_transfer(&t, i, i + 1, 1e9));
+	}
+}
+
 static void launches_hold_small_steps_up(void **state)
 {
 	struct rig r;
@@ -261,6 +317,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_device_takes_its_flops), cmocka_unit_test(bubbles),
 		cmocka_unit_test(tensor_time_is_bytes),       cmocka_unit_test(data_time_is_bytes),
+		cmocka_unit_test(groups_lie_in_nodes),
 		cmocka_unit_test(launches_hold_small_steps_up), cmocka_unit_test(memory_is_that_of_the_arenas),
 		cmocka_unit_test(workspace_of_cudnn_is_counted),
 		cmocka_unit_test(what_is_kept_leaves_room_for_the_workspace),
