@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "dev/cpu/cpu.h"
@@ -64,8 +65,15 @@ bool plan_half_gradients(const struct plan *p)
 	return p->stack->fp16_gradients && p->config->precision.compute == F16;
 }
 
-/* What the stack keeps in another way: gradients of 16 bits, in BF16 beside those of 32; of each pair of tokens the softmax, and with dropout its mask and what
- * is left, in all layers of all slots, or where attention is computed again in one. */
+/* Bytes of so many of each pair of tokens and head of a micro-batch: no number leaves its type, however long sequences are. */
+static int64_t of_pairs(const struct config *c, double bytes)
+{
+	double tokens = (double)c->model.sequence, heads = (double)(c->model.heads / c->parallel.tensor);
+	return (int64_t)fmin(bytes * tokens * tokens * heads * (double)c->batch.micro, 0x1p60);
+}
+
+/* What the stack keeps in another way: gradients of 16 bits, in BF16 beside those of 32; of each pair of tokens the softmax, and
+ * with dropout its mask and what is left, in all layers of all slots, or where attention is computed again in one. */
 static void stack_memory(const struct plan *p, const struct plan_options *o, const struct counted *c, struct ledger *l)
 {
 	const struct config *config = o->config;
@@ -77,11 +85,11 @@ static void stack_memory(const struct plan *p, const struct plan_options *o, con
 	if (!o->stack->unfused_attention)
 		return;
 	int64_t value = (int64_t)dtype_size(config->precision.compute);
-	int64_t pairs = config->batch.micro * m->heads / config->parallel.tensor * m->sequence * m->sequence;
 	int64_t pair = value + (m->attention_dropout > 0 || m->dropout > 0 ? 1 + value : 0);
 	bool kept = config->parallel.recompute == RECOMPUTE_NONE && !p->attention_again;
-	l->arena[MEMORY_ACTIVATIONS] += pairs * pair * (kept ? c->run.gpt.slot_count * c->run.gpt.positions : 1);
-	l->arena[MEMORY_SCRATCH] += pairs * value;
+	double copies = kept ? (double)c->run.gpt.slot_count * (double)c->run.gpt.positions : 1;
+	l->arena[MEMORY_ACTIVATIONS] += of_pairs(config, (double)pair * copies);
+	l->arena[MEMORY_SCRATCH] += of_pairs(config, (double)value);
 }
 
 bool plan_count_stage(struct plan *p, const struct plan_options *o, int stage, struct record *record, struct error *e)

@@ -142,6 +142,17 @@ static void memory_is_the_stack_s(void **state)
 	finish(&other);
 }
 
+/* Scores of so long sequences are more bytes than 64 bits count: they do not fit. */
+static void scores_are_never_too_many_to_count(void **state)
+{
+	struct rig r;
+	plan_of(&r, "[switch]\nunfused_attention = true\n",
+		SETS("model.sequence=16777216", "model.position=rope", "model.layers=256", "batch.micro=8"));
+	assert_true(kind(&r, MEMORY_ACTIVATIONS) >= 1LL << 60 && kind(&r, MEMORY_SCRATCH) >= 1LL << 56);
+	assert_false(r.plan.fits);
+	finish(&r);
+}
+
 /* Selective recompute of attention alone: one layer's scores, its forward once more, all else kept. */
 static void selective_recompute_is_of_attention(void **state)
 {
@@ -164,6 +175,7 @@ int main(void)
 		cmocka_unit_test(without_overlap_rows_move_whole),
 		cmocka_unit_test(without_overlap_gradients_wait_for_the_last_backward),
 		cmocka_unit_test(memory_is_the_stack_s),
+		cmocka_unit_test(scores_are_never_too_many_to_count),
 		cmocka_unit_test(selective_recompute_is_of_attention),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
