@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,8 @@ static bool apply_stack(struct plan *p, const struct plan_options *o, struct err
 	if (p->attention_again)
 		c->parallel.recompute = RECOMPUTE_NONE; /* all but the scores is kept */
 	int64_t stages = c->parallel.pipeline * c->parallel.chunks;
-	if (!o->stack->even_stages || stages == 1 || strcmp(c->parallel.stages, "auto") != 0)
+	/* At most the first and the last have no layer: of more stages there is no list to write, and config_check refuses them. */
+	if (!o->stack->even_stages || stages == 1 || stages > c->model.layers + 2 || strcmp(c->parallel.stages, "auto") != 0)
 		return true;
 	FILE *text = open_memstream(&list, &room);
 	check(text);
@@ -37,6 +39,8 @@ static bool fit_mesh(const struct plan_options *o, struct mesh *mesh, struct err
 	struct config *c = o->config;
 	const struct parallel_settings *s = &c->parallel;
 	int64_t model = s->tensor * s->context * s->pipeline, world = o->devices;
+	if ((double)model * (double)(s->data > 0 ? s->data : 1) > INT_MAX)
+		return mesh_init(mesh, s, 0, INT_MAX, "mtrain", c->path, e); /* which says so */
 	if (world == 0)
 		world = model * (s->data > 0 ? s->data : 1);
 	if (world % model != 0 || (s->data > 0 && s->data * model != world)) {

@@ -141,6 +141,12 @@ for n in 0 -3 4.5 1048577 99999999999999999999; do
 	refused 2 "plan: --devices $n: must be a whole number from 1 to 1048576" "${plan[@]}" --search --devices "$n"
 done
 
+# More ranks than can be counted, and more stages than layers, whose list no stack writes out.
+refused 2 '[parallel] data = 1048576, tensor = 1, context = 1, pipeline = 4096: more than 2147483647 ranks' "${plan[@]}" \
+	--set model.layers=4096 --set model.hidden=96 --set parallel.tensor=1 --set parallel.pipeline=4096 --set parallel.data=1048576 --set batch.global=1048576
+refused 2 'gpt.ini: parallel.pipeline = 1048576 with model.layers = 96 leaves a stage without a layer: use at most 96 stages' "${plan[@]}" \
+	--stack megatron-2021 --set parallel.schedule=interleaved --set parallel.pipeline=1048576 --set parallel.chunks=65536
+
 # What is wrong on any number of devices is said as a plan says it. A layer that does not fit: how much it needs.
 refused 2 'gpt.ini: model.hidden = 12289 is not divisible by model.heads = 96: 12288 or 12384 would be' \
 	"${plan[@]}" --search --devices 64 --set model.hidden=12289
