@@ -25,7 +25,8 @@ int main(int argc, char **argv)
 {
 	struct error e = {0};
 	int code = commands_run(argc, argv, &e);
-	if (fflush(stdout) != 0 && e.code == CODE_DONE)
+	bool written = fflush(stdout) == 0 && !ferror(stdout); /* at the end, or long before */
+	if (!written && e.code == CODE_DONE)
 		error_set(&e, CODE_MACHINE, "standard output: cannot write");
 	if (e.code == CODE_DONE)
 		return code;

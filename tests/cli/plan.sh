@@ -44,6 +44,12 @@ python3 - out <<-'EOF_PY' || wrong 'plan --json' 'its numbers do not fit togethe
 	assert all(c["mark"] in ("measured", "assumed", "datasheet") and c["source"] for c in p["constants"].values())
 EOF_PY
 
+for how in '' --json; do
+	"$mtrain" "${plan[@]}" $how >/dev/full 2>err # JSON is longer than what is kept back to the end
+	[ $? = 1 ] || wrong "plan $how >/dev/full" 'does not exit 1'
+	[ "$(cat err)" = "mtrain: standard output: cannot write" ] || wrong "plan $how >/dev/full" "says: $(cat err)"
+done
+
 prints 'it fits' "${plan[@]}" --trace trace.json
 python3 -c 'import json; e = json.load(open("trace.json"))["traceEvents"]; assert {x["pid"] for x in e} == set(range(8))' ||
 	wrong 'plan --trace' 'is not a trace of 8 stages'
