@@ -88,6 +88,18 @@ grep -qE '^\| small \| 15[.0-9]* G \| 64 \| 16 \|( [0-9]+ ×){3} [0-9]+ \| .* Gi
 "$scripts/plan-layouts" "$mtrain" --devices 8 --hardware selene gpt.ini >out 2>err || wrong plan-layouts "$(cat err)"
 grep -q 'does not fit on 8; the fewest are [0-9]' out || wrong plan-layouts "$(cat out)"
 
+# Some runs of the published ones: marked as fitted on is what the stack file names. A run that is not planned, but could be, is an error.
+published=$scripts/../tests/golden/published/measured_runs.csv
+{ head -n 1 "$published"; grep -E '^(sc21-t1-1.7B|sc21-t1-39.1B|bloom-L635),' "$published"; } >some.csv
+"$scripts/plan-accuracy" "$mtrain" some.csv --check --report . >out 2>err || wrong plan-accuracy "$(cat out err)"
+[ "$(grep -oE '^[^ ]+ .*% \*' out | cut -d' ' -f1 | tr '\n' ' ')" = 'sc21-t1-39.1B bloom-L635 ' ] || wrong plan-accuracy "marks as fitted: $(cat out)"
+sed -i '/^sc21-t1-1.7B/s/,1F1B,/,GPipe,/' some.csv
+"$scripts/plan-accuracy" "$mtrain" some.csv --check >out 2>err && wrong plan-accuracy 'passes what it does not plan'
+grep -q '^ERROR: sc21-t1-1.7B is not planned: schedule GPipe: there are 1F1B, 1F1B-I, ZB-1p$' out || wrong plan-accuracy "$(cat out err)"
+sed -i 's/narayanan2021_table1_weak_scaling/narayanan2031/' some.csv
+"$scripts/plan-accuracy" "$mtrain" some.csv >out 2>err && wrong plan-accuracy 'knows a table of 2031'
+grep -q '^sc21-t1-1.7B: no set is of table narayanan2031: there are ' err || wrong plan-accuracy "$(cat out err)"
+
 # A trillion parameters, in 200 MB of address space.
 most_kib=200000
 [ -z "${MTRAIN_SANITIZED:-}" ] || most_kib=unlimited # a sanitizer's shadow is larger
