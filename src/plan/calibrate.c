@@ -121,12 +121,18 @@ static void set_card(struct hardware *h, struct device *dev, const struct dev_li
 /* On the CPU the host is the device, and the same cores compute and communicate. */
 static void set_cpu(struct hardware *h)
 {
-	calibrate_set(&h->memory_gib, (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 0x1p30, MARK_MEASURED, "of the machine");
 	calibrate_set(&h->launch_us, 0, MARK_ASSUMED, "the host is the device");
 	calibrate_set(&h->context_gib, 0, MARK_ASSUMED, "the ops' workspace is counted by itself");
 	calibrate_set(&h->library_gib, 0, MARK_ASSUMED, "the ops' workspace is counted by itself");
 	calibrate_set(&h->group_gib, 0, MARK_ASSUMED, "a few MiB");
 	calibrate_set(&h->overlap_slowdown, 2, MARK_ASSUMED, "the same cores compute and communicate");
+}
+
+/* What the machine has is shared by the ranks of this job; behind calibrate_links. */
+static void set_cpu_memory(struct hardware *h)
+{
+	double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 0x1p30, ranks = h->devices_per_node.value;
+	calibrate_set(&h->memory_gib, all / ranks, MARK_MEASURED, "of the machine, over %.0f rank%s", ranks, ranks > 1 ? "s" : "");
 }
 
 /* Bytes a second of a synced write: how long checkpoints take. Told, not part of the file's numbers. */
@@ -195,6 +201,8 @@ bool calibrate(struct hardware *h, const struct calibrate_options *o, struct err
 		calibrate_ops(&b, types[i]);
 	set_peaks(h, o->dev);
 	bool good = calibrate_links(&b, o->world, o->node, e);
+	if (cpu)
+		set_cpu_memory(h);
 	if (comm_rank(o->world) == 0)
 		measure_disk(o->folder);
 	dev_give_back(o->dev, memory);

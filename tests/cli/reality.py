@@ -57,8 +57,9 @@ def run(command, ini, sets, steps):
 
 
 def compare(mtrain, launch, ranks, folder, configs):
-    """Whether the memory of all is as planned, and how far off each one's seconds are."""
+    """Whether the memory of all is as planned and the machine's is shared out, and how far off each one's seconds are."""
     alike, errors = True, []
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     hardware = folder / f"here{ranks}.ini"
     call(*launch, mtrain, "calibrate", "--output", hardware, "--backend", "cpu", "--threads", 1)
     for i, (layers, hidden, heads, sequence, micro, micros, compute, more) in enumerate(configs):
@@ -77,9 +78,9 @@ def compare(mtrain, launch, ranks, folder, configs):
         bytes_run = [line for line in lines if line["kind"] == "train"][-1]["memory_bytes"]
         bytes_planned, planned = max(m["total"] for m in plan["memory"]), plan["step_seconds"] - plan["time_seconds"]["bubble"]
         errors.append(planned / seconds - 1)
-        alike = alike and bytes_planned == bytes_run
+        alike = alike and bytes_planned == bytes_run and abs(plan["memory_limit"] * ranks / machine - 1) < 1e-5
         print(f"{ranks} ranks: {layers} x {hidden}, {micros} x {micro} x {sequence}, {compute} {' '.join(more)}: {seconds:.4f} s, planned "
-              f"{planned:.4f} s ({100 * errors[-1]:+.1f}%); {bytes_run} bytes, planned {bytes_planned}", flush=True)
+              f"{planned:.4f} s ({100 * errors[-1]:+.1f}%); {bytes_run} bytes, planned {bytes_planned} of {plan['memory_limit']}", flush=True)
     return alike, [abs(e) for e in errors]
 
 
