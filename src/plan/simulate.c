@@ -33,11 +33,13 @@ struct play {
 	int meeting_count, meeting_room;
 	int *numbers; /* [stages·GROUPS] meetings that a rank has come to */
 };
-enum { GROUPS = 3 };
 
-static int group_index(const char *group)
+/* Groups that have ranks of several stages. */
+enum group { GROUP_WORLD, GROUP_EMBEDDING, GROUP_PIPELINE, GROUPS };
+
+static enum group group_of(const struct record_item *item)
 {
-	return strcmp(group, "world") == 0 ? 0 : strcmp(group, "embedding") == 0 ? 1 : 2;
+	return strcmp(item->group, "world") == 0 ? GROUP_WORLD : strcmp(item->group, "embedding") == 0 ? GROUP_EMBEDDING : GROUP_PIPELINE;
 }
 
 static struct channel *channel_of(const struct play *p, int rank, const struct record_transfer *t)
@@ -113,7 +115,7 @@ static struct meeting *meeting_of(struct play *p, const char *group, int number)
 
 static void come(struct play *p, struct rank *r)
 {
-	int number = p->numbers[r->stage * GROUPS + group_index(r->pending->group)]++;
+	int number = p->numbers[r->stage * GROUPS + (int)group_of(r->pending)]++;
 	struct meeting *m = meeting_of(p, r->pending->group, number);
 	m->there++;
 	m->begin = r->pending_begin > m->begin ? r->pending_begin : m->begin;
@@ -121,9 +123,9 @@ static void come(struct play *p, struct rank *r)
 
 static bool met(struct play *p, struct rank *r)
 {
-	int stages = p->o->stages, kind = group_index(r->pending->group);
-	struct meeting *m = meeting_of(p, r->pending->group, p->numbers[r->stage * GROUPS + kind] - 1);
-	int all = kind == 1 && stages > 2 ? 2 : stages;
+	enum group group = group_of(r->pending);
+	struct meeting *m = meeting_of(p, r->pending->group, p->numbers[r->stage * GROUPS + (int)group] - 1);
+	int all = group == GROUP_EMBEDDING ? 2 : p->o->stages; /* the first stage and the last */
 	if (m->there < all)
 		return false;
 	double own = timing_item(p->o->timing, r->pending);
