@@ -3,18 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/divisor.h"
 #include "comm/comm.h"
 #include "par/groups.h"
-
-static int common_divisor(int a, int b)
-{
-	while (b > 0) {
-		int rest = a % b;
-		a = b;
-		b = rest;
-	}
-	return a;
-}
 
 /* Nodes hold ranks in order. A group's members are `stride` apart, and groups that lie in one another fill a block of ranks; the
  * first and last stage's are all of them. Where blocks and nodes do not divide, some block is cut where a node ends: the group
@@ -24,7 +15,7 @@ static struct hardware_group group_of(const struct timing *t, const char *name, 
 	int devices = (int)t->hardware->devices_per_node.value, world = mesh_world(t->mesh), stride = groups_stride(t->mesh, name);
 	bool ends = strcmp(name, "embedding") == 0;
 	int block = ends ? world : stride * ranks;
-	int inside = common_divisor(block, devices) / stride;
+	int inside = (int)divisor_common(block, devices) / stride;
 	if (world <= devices || devices % block == 0)
 		inside = ranks;
 	if (inside < 1)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/divisor.h"
 #include "base/text.h"
 
 /* With a period of at most 2^50 and at most 4096 sources no deficit leaves 63 bits. */
@@ -29,16 +30,6 @@ static bool decimal(const char *text, int64_t *digits, long *exponent)
 	return true;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t rest = a % b;
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 /* Whole numbers without a common divisor in the ratio of the typed ones. */
 static bool read_weights(struct blend *b, const char *const *weights, struct error *e)
 {
@@ -58,7 +49,7 @@ static bool read_weights(struct blend *b, const char *const *weights, struct err
 						 "15 digits of each other",
 						 weights[i]);
 		}
-		divisor = common_divisor(b->weight[i], divisor);
+		divisor = divisor_common(b->weight[i], divisor);
 	}
 	for (int i = 0; i < b->sources; i++) {
 		b->weight[i] /= divisor;

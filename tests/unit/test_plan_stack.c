@@ -147,7 +147,7 @@ static void scores_are_never_too_many_to_count(void **state)
 {
 	struct rig r;
 	plan_of(&r, "[switch]\nunfused_attention = true\n",
-		SETS("model.sequence=16777216", "model.position=rope", "model.layers=256", "batch.micro=8"));
+		SETS("model.sequence=16777216", "model.position=rope", "model.layers=256", "model.heads=128"));
 	assert_true(kind(&r, MEMORY_ACTIVATIONS) >= 1LL << 60 && kind(&r, MEMORY_SCRATCH) >= 1LL << 56);
 	assert_false(r.plan.fits);
 	finish(&r);
