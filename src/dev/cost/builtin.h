@@ -2,6 +2,11 @@
 #ifndef MTRAIN_DEV_COST_BUILTIN_H
 #define MTRAIN_DEV_COST_BUILTIN_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
 struct builtin {
 	const char *folder, *name; /* "hardware", "a100-80gb" */
 	const char *text;
@@ -9,13 +14,8 @@ struct builtin {
 
 extern const struct builtin builtin_files[]; /* ends with a NULL name */
 
-/* The text, or NULL. */
-const char *builtin_find(const char *folder, const char *name);
-
-/* The name nearest to one that is not there, or NULL. */
-const char *builtin_nearest(const char *folder, const char *name);
-
-/* All names of a folder, "a, b, c". Returns buf. */
-char *builtin_list(const char *folder, char *buf, int room);
+/* The text of a built-in name, or of a file; *read is NULL or for free(). The folder is the option's name too. Fails: CODE_USAGE: no
+ * such name (with the nearest and all there are), or a file that cannot be read. */
+bool builtin_read(const char *folder, const char *name, const char **text, size_t *bytes, char **read, struct error *e);
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/inifile.h"
 #include "base/range.h"
 #include "base/text.h"
@@ -227,27 +226,21 @@ static bool entry(void *context, const struct inifile_entry *x, struct error *e)
 
 static bool load(struct reading *r, const char *name, struct error *e)
 {
-	const char *text = builtin_find("hardware", name), *path = r->path;
-	char *data = NULL, list[600];
-	size_t size = text ? strlen(text) : 0;
+	const char *text, *path = r->path;
+	size_t bytes;
+	char *read;
 
 	if (++r->depth > 8)
 		return error_set(e, CODE_USAGE, "%s: hardware files that are each other's base", name);
-	if (!text && !file_exists(name)) {
-		const char *near = builtin_nearest("hardware", name);
-		return error_set(e, CODE_USAGE, "--hardware %s: there is no such file, and none of that name is built in%s%s%s (%s)", name,
-				 near ? "; did you mean " : "", near ? near : "", near ? "?" : "",
-				 builtin_list("hardware", list, sizeof list));
-	}
-	if (!text && !file_read(name, &data, &size, CODE_USAGE, e))
+	if (!builtin_read("hardware", name, &text, &bytes, &read, e))
 		return false;
 	int settings = r->settings;
 	r->path = name;
 	r->settings = 0;
-	bool good = inifile_read(name, text ? text : data, size, entry, r, e);
+	bool good = inifile_read(name, text, bytes, entry, r, e);
 	r->path = path;
 	r->settings = settings;
-	free(data);
+	free(read);
 	return good;
 }
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/inifile.h"
 #include "base/range.h"
 #include "base/text.h"
@@ -121,19 +120,12 @@ bool stack_parse(struct stack *s, const char *path, const char *text, size_t byt
 
 bool stack_load(struct stack *s, const char *name, struct error *e)
 {
-	const char *built_in = builtin_find("stack", name);
-	char *data = NULL, list[400];
-	size_t size = built_in ? strlen(built_in) : 0;
-
-	if (!built_in && !file_exists(name)) {
-		const char *near = builtin_nearest("stack", name);
-		return error_set(e, CODE_USAGE, "--stack %s: there is no such file, and none of that name is built in%s%s%s (%s)", name,
-				 near ? "; did you mean " : "", near ? near : "", near ? "?" : "",
-				 builtin_list("stack", list, sizeof list));
-	}
-	if (!built_in && !file_read(name, &data, &size, CODE_USAGE, e))
+	const char *text;
+	size_t bytes;
+	char *read;
+	if (!builtin_read("stack", name, &text, &bytes, &read, e))
 		return false;
-	bool good = stack_parse(s, name, built_in ? built_in : data, size, e);
-	free(data);
+	bool good = stack_parse(s, name, text, bytes, e);
+	free(read);
 	return good;
 }
