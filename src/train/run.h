@@ -38,7 +38,7 @@ bool run_open(struct run *r, const struct config *config, const struct mesh *mes
 void run_close(struct run *r);
 
 /* For recompute = auto, while the run is built with all kept on measured memory: sets `kept` to the cheapest choice that
- * fits device.memory, the same on all tensor ranks. Collective over them. Both are run_open's. */
+ * fits device.memory, the same on all tensor and context ranks. Collective over them. Both are run_open's. */
 void run_fit_memory(struct run *r);
 
 /* Whether what was measured fits device.memory. Fails: CODE_USAGE with what would need less. */

@@ -13,19 +13,28 @@ static int64_t needed(const struct run *r)
 	return (int64_t)(memory_bytes(&r->memory) + dev_workspace(r->dev));
 }
 
+/* The largest n of the ranks of c. */
+static int64_t largest(struct comm *c, int64_t n)
+{
+	int ranks = comm_size(c);
+	int64_t *all = calloc((size_t)ranks, sizeof *all);
+	check(all);
+	comm_host_gather(c, all, &n, sizeof n);
+	for (int i = 0; i < ranks; i++)
+		n = all[i] > n ? all[i] : n;
+	free(all);
+	return n;
+}
+
 void run_fit_memory(struct run *r)
 {
 	const struct gpt *g = &r->gpt;
 	struct block_row rows[BLOCK_TENSORS];
-	int ranks = comm_size(r->groups.tensor);
-	int64_t excess = needed(r) - r->config->device.memory, *all = calloc((size_t)ranks, sizeof *all);
+	int64_t excess = needed(r) - r->config->device.memory;
 
-	check(all);
-	/* What is computed again is summed over tensor ranks again, so they must choose alike. */
-	comm_host_gather(r->groups.tensor, all, &excess, sizeof excess);
-	for (int i = 0; i < ranks; i++)
-		excess = all[i] > excess ? all[i] : excess;
-	free(all);
+	/* What is computed again is summed over tensor ranks again, and keys go round context ranks again, so both must choose
+	 * alike; what they take may differ, as the ops' workspace does with the number of threads. */
+	excess = largest(r->groups.context, largest(r->groups.tensor, excess));
 	block_rows(rows, gpt_block(g));
 	recompute_fit(&(struct recompute_fit){
 		.rows = rows, .layers = g->positions, .slots = g->slot_count - g->wait_count, .excess = excess,

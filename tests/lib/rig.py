@@ -82,6 +82,10 @@ class Rig:
         return path
 
     def command(self, ranks, arguments):
+        """ranks: how many, or a list of the arguments that each has besides."""
+        if isinstance(ranks, list):
+            each = [["-n", "1", self.program] + arguments + own for own in ranks]
+            return self.mpirun + sum(([":"] + one for one in each), [])[1:]
         if ranks == 1:
             return [self.program] + arguments
         return self.mpirun + ["-n", str(ranks), self.program] + arguments

@@ -2,7 +2,7 @@
 1e-5, beside tensor, sequence, pipeline and data parallelism, schedules, recompute and dropout; in FP16 they are by the curve
 rule as near to FP32 as the same mesh without context ranks; at fixed data × context × tensor pipeline depth (untied head),
 schedule, recompute and overlap give the same bits; a checkpoint goes on with another number of context ranks; what cannot be
-split is refused. Usage: context.py MTRAIN fp32|fp16|bits|resume|inputs"""
+split is refused; ranks that share a sequence compute the same again. Usage: context.py MTRAIN fp32|fp16|bits|resume|fit|inputs"""
 import os
 import sys
 
@@ -136,6 +136,29 @@ def resume(r):
             r.expect(d <= 1e-5, "%s: %s differs by %.1e from one rank" % (text, field, d))
 
 
+def fit(r):
+    """recompute = auto on two ranks of which one has more threads, and so less room for activations beside the ops' workspace: what
+    it must compute again, attention's output too, the other one computes again as well, since keys go round both."""
+    # Few rows and wide layers, whose products take long to do again; and many, so that a thread's workspace is less than selective saves.
+    s = settings(r, run__steps=2, optimizer__warmup_steps=1, model__layers=8, model__hidden=256, model__heads=8, model__kv_heads=1,
+                 batch__micro=1, eval__every=0, precision__compute="fp16", parallel__context=2, launch__step_timeout=30)
+
+    def run(recompute, threads, **more):
+        name = "-".join(map(str, [recompute] + threads))
+        ranks = [["--set", "device.threads=%d" % n] for n in threads]
+        return r.train(name, dict(s, **{"parallel.recompute": recompute}, **more), ranks)
+
+    want = run("none", [1, 2])
+    few, many = want[0]["memory_bytes"], run("none", [2, 1])[0]["memory_bytes"]
+    selective = run("selective", [2, 1])[0]["memory_bytes"]
+    r.expect(few < many, "a thread takes workspace: %d and %d bytes" % (few, many))
+    # The rank of two threads must save more than selective does, the other one by itself less.
+    got = run("auto", [1, 2], **{"device.memory": selective - (many - few) // 2})
+    r.expect(got[0]["memory_bytes"] < selective - (many - few), "the rank of one thread computes again what the other one must")
+    for field in ("loss", "grad_norm"):
+        r.expect([x[field] for x in got] == [x[field] for x in want], "auto: %s has the same bits" % field)
+
+
 def inputs(r):
     for what, words, more in (
             ("a sequence that does not divide", ["model.sequence = 30", "2*parallel.context = 4", "28 or 32"],
@@ -152,7 +175,7 @@ def inputs(r):
 def main():
     r = rig.Rig(sys.argv[1])
     rig.write_shard(r.path("tokens"), rig.text_like(257, 4000))
-    {"fp32": fp32, "fp16": fp16, "bits": bits, "resume": resume, "inputs": inputs}[sys.argv[2]](r)
+    {"fp32": fp32, "fp16": fp16, "bits": bits, "resume": resume, "fit": fit, "inputs": inputs}[sys.argv[2]](r)
     r.finish()
 
 
