@@ -109,7 +109,7 @@ void gpt_forward(const struct gpt *g, int slot, struct tensor y, struct tensor t
  * input part; those of the head alone, which is not tied to an embedding here, behind its forward. */
 void gpt_backward(struct gpt *g, int slot, enum backward_parts parts, struct tensor d);
 
-/* The whole model in one chunk: logits F32 [V] behind position `row` of the slot's tokens. Blocks. */
+/* The whole model in one chunk, in F32: logits [V] behind position `row` of the slot's tokens. Blocks. */
 void gpt_logits(const struct gpt *g, int slot, int64_t row, float *out);
 
 #endif
