@@ -106,6 +106,10 @@ static bool check_batch(const struct config *c, struct error *e)
 	if (b->global == 0 || b->micro == 0)
 		return true;
 	int64_t tokens = b->micro * (c->model.sequence / c->parallel.context);
+	if (tokens > INT32_MAX) /* rows are numbered in 32 bits, and sizes in bytes have room in 64 */
+		return wrong(c, e, "batch.micro = %lld samples of %lld tokens%s make %lld rows, more than %d: a smaller batch.micro or more "
+			     "context ranks would do", (long long)b->micro, (long long)(c->model.sequence / c->parallel.context),
+			     c->parallel.context > 1 ? " on a context rank" : "", (long long)tokens, INT32_MAX);
 	if (c->parallel.sequence == SEQUENCE_ON && tokens % c->parallel.tensor != 0)
 		return wrong(c, e, "parallel.sequence = true, but the %lld tokens of a micro-batch%s cannot be split evenly over "
 			     "parallel.tensor = %lld ranks: false or auto would do", (long long)tokens,

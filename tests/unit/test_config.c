@@ -306,6 +306,10 @@ static void test_check(void **state)
 		{WHOLE, "batch.global=1", "batch.global = 1 is not divisible by batch.micro = 2: 2 would be"},
 		{WHOLE, "parallel.data=3", "batch.global = 16 is not divisible by batch.micro (2) times the data ranks (3) = 6: 12 or "
 					   "18 would be"},
+		{WHOLE, "batch.micro=33554432", "batch.micro = 33554432 samples of 64 tokens make 2147483648 rows, more than 2147483647: a smaller "
+						"batch.micro or more context ranks would do"},
+		{WHOLE "[parallel]\ncontext = 2\n", "batch.micro=67108864", "samples of 32 tokens on a context rank make 2147483648 rows"},
+		{WHOLE, "batch.micro=33554431", "batch.global = 16 is not divisible by batch.micro = 33554431"},
 		{WHOLE, "parallel.context=3", "model.sequence = 64 is not divisible by 2*parallel.context = 6: 60 or 66 would be"},
 		{WHOLE, "parallel.pipeline=7", "conf/small.ini: parallel.pipeline = 7 with model.layers = 6 leaves a stage"},
 		{WHOLE, "parallel.stages=3,3", "names 2 stages, but parallel.pipeline = 1"},
