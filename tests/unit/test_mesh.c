@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "par/mesh.h"
+#include "par/groups.h"
 
 static struct parallel_settings settings(int64_t data, int64_t tensor, int64_t pipeline)
 {
@@ -67,8 +67,7 @@ static void test_context(void **state)
 	assert_non_null(strstr(e.text, "more than 2147483647 ranks"));
 }
 
-/* Every way to cut 4096 ranks in three: rank and place are inverse, and each line along an axis has that axis's size
- * and the stride of the axes below. */
+/* Every way to cut 4096 ranks in three: rank and place are inverse. */
 static void test_4096(void **state)
 {
 	enum { WORLD = 4096 };
@@ -93,6 +92,50 @@ static void test_4096(void **state)
 						assert_memory_equal(at, back, sizeof at);
 					}
 		}
+}
+
+/* The mesh's groups, from the axes along which their ranks differ: the n-th rank of one is n strides behind its first. */
+static void test_groups(void **state)
+{
+	static const struct {
+		const char *name;
+		int first, last; /* axes */
+	} groups[] = {
+		{"world", AXIS_TENSOR, AXIS_PIPELINE}, {"tensor", AXIS_TENSOR, AXIS_TENSOR}, {"context", AXIS_CONTEXT, AXIS_CONTEXT},
+		{"data", AXIS_CONTEXT, AXIS_DATA}, {"pipeline", AXIS_PIPELINE, AXIS_PIPELINE},
+	};
+	static const int meshes[][AXES] = {{64, 1, 8, 8}, {8, 8, 8, 8}, {3, 2, 5, 7}, {1, 1, 1, 1}};
+	for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++) {
+		struct mesh m = {0};
+		memcpy(m.size, meshes[k], sizeof m.size);
+		for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+			int stride = 1, size = 1, world = mesh_world(&m);
+			int *members = calloc((size_t)world, sizeof *members); /* by the group's first rank */
+			assert_non_null(members);
+			for (int axis = 0; axis <= groups[g].last; axis++)
+				*(axis < groups[g].first ? &stride : &size) *= m.size[axis];
+			assert_int_equal(groups_stride(&m, groups[g].name), stride);
+			for (m.rank = 0; m.rank < world; m.rank++) {
+				int number, ranks;
+				mesh_place(&m, m.rank, m.at);
+				groups_place(&m, groups[g].name, &number, &ranks);
+				assert_int_equal(ranks, size);
+				int first = m.rank - number * stride;
+				assert_int_equal(members[first], number); /* in the order of ranks, none twice */
+				members[first]++;
+			}
+			for (int first = 0; first < world; first++)
+				assert_true(members[first] == 0 || members[first] == size);
+			free(members);
+		}
+		for (m.rank = 0; m.rank < mesh_world(&m); m.rank++) {
+			int number, ranks;
+			mesh_place(&m, m.rank, m.at);
+			groups_place(&m, "embedding", &number, &ranks);
+			assert_int_equal(ranks, 2);
+			assert_int_equal(number, m.at[AXIS_PIPELINE] > 0);
+		}
+	}
 }
 
 static void test_world_wrong(void **state)
@@ -236,6 +279,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),        cmocka_unit_test(test_context),      cmocka_unit_test(test_4096),
+		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_world_wrong),  cmocka_unit_test(test_stages),
 		cmocka_unit_test(test_stages_are_best), cmocka_unit_test(test_stages_wrong),
 	};
