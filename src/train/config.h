@@ -13,6 +13,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "comm/comm.h"
 #include "model/settings.h"
 #include "par/mesh.h"
 #include "train/setting.h"
@@ -87,6 +88,10 @@ bool config_require(const struct config *c, const char *const *sections, struct 
 /* Settings that each are good but do not go together; what is still unset is passed over. Fails: CODE_USAGE with what
  * would be right. */
 bool config_check(const struct config *c, struct error *e);
+
+/* Every rank has the same settings, but for [device] and [launch]. Collective. Fails: CODE_USAGE, on every rank alike, with the first
+ * one that differs. */
+bool config_alike(const struct config *c, struct comm *world, struct error *e);
 
 /* Calls f with a sentence for each setting that was given, is not its default, and has no effect beside the others. */
 void config_unused(const struct config *c, void (*f)(void *context, const char *text), void *context);

@@ -199,7 +199,7 @@ bool train_open(struct train *t, struct config *config, struct device *dev, stru
 
 	*t = (struct train){.config = config, .dev = dev, .world = world, .saved_step = -1};
 	t->scalars = run_scalars(config);
-	if (!find_checkpoint(t, e) || !agreed(world, e, take_model(t, e)) ||
+	if (!config_alike(config, world, e) || !find_checkpoint(t, e) || !agreed(world, e, take_model(t, e)) ||
 	    !agreed(world, e, fit_mesh(t, &mesh, program, e)) || !agreed(world, e, open_data(t, e)) ||
 	    !agreed(world, e, config_check(config, e)))
 		return false;

@@ -58,6 +58,12 @@ def main():
             settings(r, parallel__pipeline=4, parallel__stages="4,0,0,0"))
     refused(r, ranks, "heads not divisible", 2, ["model.heads"], settings(r, parallel__tensor=3, batch__global=9))
     refused(r, ranks, "no checkpoint there", 4, ["gone"], settings(r, checkpoint__load=r.path("gone")))
+    for name, here in (("optimizer.lr", "0.003"), ("model.layers", "4"), ("checkpoint.load", "auto"), ("parallel.stages", "auto")):
+        there = {"optimizer.lr": "0.1", "model.layers": "2", "checkpoint.load": "none", "parallel.stages": "4"}[name]
+        if ranks > 1:
+            own = [["--set", "device.threads=2"]] * (ranks - 1) + [["--set", "%s=%s" % (name, there)]]
+            refused(r, own, "another %s on one rank" % name, 2, ["%s = %s on rank %d" % (name, there, ranks - 1),
+                                                                 "%s = %s on rank 0" % (name, here)], settings(r))
     r.expect(not os.path.exists(r.path("runs", "bad", "metrics.jsonl")), "no run was begun")
 
     s = settings(r, **{"run__dir": r.path("runs", "good"), "parallel__data": "auto"})
