@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "comm/mpi_cut.h"
 #include "comm/sum.h"
 
 static struct mpi_lane *lane_of(const struct mpi_work *w)
@@ -91,8 +92,7 @@ static int64_t least(int64_t a, int64_t b)
 /* Elements of one rank's slice, such that what all others send of it fits the scratch. */
 static int64_t slice_room(const struct mpi_work *w, enum dtype dtype)
 {
-	int64_t room = LANE_SCRATCH / (int64_t)dtype_size(dtype) / (w->comm->size - 1);
-	return room >= 64 ? room / 64 * 64 : room;
+	return mpi_cut_room(LANE_SCRATCH, w->comm->size, dtype_size(dtype));
 }
 
 /* Posts receives of `count` elements from every other rank into the scratch and lists, in rank order, where each
@@ -118,8 +118,7 @@ static void receive_inputs(struct mpi_work *w, const void *own, enum dtype dtype
  * phase 3 instead of 1: everybody has received everything and adds it all. */
 static int64_t slice_begin(const struct mpi_work *w, int r)
 {
-	int64_t n = w->comm->size, slice = (w->round + n - 1) / n;
-	slice = (slice + 15) / 16 * 16;
+	int64_t slice = mpi_cut_slice(w->round, w->comm->size, slice_room(w, w->out.dtype));
 	return least(slice * r, w->round);
 }
 
