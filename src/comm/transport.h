@@ -1,7 +1,7 @@
 /* transport.h: what a way of moving data between ranks must give; the other side of comm.h.
  *
- * All entries are mandatory. comm.c has checked types, shapes, sizes and ranks. `start` functions put work on the
- * device's queue (dev_post, or the device library's own streams) and return at once. */
+ * All entries are mandatory. comm.c has checked types, shapes, sizes and ranks. The calls on tensors put work on the
+ * device's queue (dev_post, or the device library's own streams) and return at once; the host's block. */
 #ifndef MTRAIN_COMM_TRANSPORT_H
 #define MTRAIN_COMM_TRANSPORT_H
 

@@ -3,7 +3,8 @@
  *   config → mesh → groups → memory measured → memory taken → stage, slices, step, gradients, optimizer → state
  *
  * The build code runs twice over the same arenas (dev/memory.h). A run owns all of it but the device, the world and
- * the config, and its parts point to each other: it stays where it was opened. The loop that drives it is train.h's; commands that only look at a model build one on a mesh of one. */
+ * the config, and its parts point to each other: it stays where it was opened. The loop that drives it is train.h's; the
+ * planner and the ledger build one of any mesh's ranks on the counting device (counted.h). */
 #ifndef MTRAIN_TRAIN_RUN_H
 #define MTRAIN_TRAIN_RUN_H
 

@@ -43,8 +43,8 @@ struct mark queues_mark(const struct queues *s, enum queue q);
 /* What is posted on q from now on waits for m. Holds the host for Q_COMPUTE, or when all gates are in use. */
 void queues_wait(struct queues *s, enum queue q, struct mark m, double timeout);
 
-/* Holds the host until everything before m is done, advancing all queues, with a yield between rounds. After `timeout`
- * seconds (0: never) the process ends with CODE_PEER and the call and group of the item that holds up. */
+/* Holds the host until everything before m is done, advancing all queues, with naps in between once that takes long. After
+ * `timeout` seconds (0: never) the process ends with CODE_PEER and the call and group of the item that holds up. */
 void queues_finish(struct queues *s, struct mark m, double timeout);
 
 #endif
