@@ -90,16 +90,26 @@ void emu_enqueue_once(cudaStream_t stream, std::function<bool()> run)
 	emu_enqueue(stream, std::move(run));
 }
 
+/* What the card is told to be or to do, from the environment: CUDAEMU_CARDS, their number; CUDAEMU_DRIVER, the driver's
+ * version; CUDAEMU_MEMORY, bytes; CUDAEMU_LOST, queries of events after which every call of rank 0 says that it
+ * is gone: a job in which two cards went at once might well name both; CUDAEMU_STREAMS=-1, the stream made last comes first. */
+static long told(const char *name, long otherwise)
+{
+	const char *text = getenv(name);
+	return text ? atol(text) : otherwise;
+}
+
 /* Runs what can run. */
 static void pump()
 {
+	static const bool turned = told("CUDAEMU_STREAMS", 1) < 0;
 	if (running)
 		return;
 	running = true;
 	for (bool moved = true; moved;) {
 		moved = false;
 		for (size_t i = 0; i < streams.size(); i++) {
-			cudaStream_t s = streams[emu_backwards() ? streams.size() - 1 - i : i];
+			cudaStream_t s = streams[emu_backwards() != turned ? streams.size() - 1 - i : i];
 			while (!s->items.empty()) {
 				if (s->items.front().memory)
 					memory_open();
@@ -119,15 +129,6 @@ void emu_drain(cudaStream_t stream)
 	pump();
 	if (stream && !stream->items.empty())
 		wrong("the host waits for a stream that waits for the host");
-}
-
-/* What the card is told to be or to do, from the environment: CUDAEMU_CARDS, their number; CUDAEMU_DRIVER, the driver's
- * version; CUDAEMU_MEMORY, bytes; CUDAEMU_LOST, queries of events after which every call of rank 0 says that it
- * is gone: a job in which two cards went at once might well name both. */
-static long told(const char *name, long otherwise)
-{
-	const char *text = getenv(name);
-	return text ? atol(text) : otherwise;
 }
 
 static long used, queries;

@@ -142,6 +142,34 @@ def products(r, emulated):
         r.expect(code == 0 and len(said) == (refuser == "1"), "refused by %s: exit code %d, said %s %s" % (refuser, code, said, err[-300:]))
 
 
+def waits(r, emulated):
+    """Whatever queue of the card comes first, a run has the same bits, and those of one rank on the CPU up to rounding: nothing
+    depends on an order that no wait makes. Each axis by itself, over MPI on one card, and over NCCL where there are two."""
+    base = settings(r, run__steps=2, model__hidden=32, model__heads=4, model__kv_heads=2, model__sequence=8, model__dropout=0,
+                    model__attention_dropout=0, optimizer__epsilon=1e-5, optimizer__warmup_steps=0, precision__compute="fp32", device__tune=False)
+    layouts = {
+        "tensor": {"parallel.tensor": 2},
+        "pipeline": {"parallel.pipeline": 2},
+        "chunks": {"parallel.pipeline": 2, "parallel.schedule": "interleaved", "parallel.chunks": 2, "model.layers": 4},
+        "zero-bubble": {"parallel.pipeline": 2, "parallel.schedule": "zero-bubble", "parallel.recompute": "full"},
+        "data": {"parallel.data": 2},
+        "context": {"parallel.context": 2},
+    }
+    program = r.program
+    for name, layout in layouts.items():
+        s = dict(base, **layout)
+        r.program = program
+        alone = r.train("alone-" + name, dict(base, **{key: value for key, value in layout.items() if key.startswith("model.")}))
+        r.program = emulated
+        for cards in (1, 2) if "CUDAEMU_CARDS" in os.environ else (1,):
+            first, last = (r.train("%s-%d-%d" % (name, cards, order), s, 2, env={"CUDAEMU_CARDS": str(cards), "CUDAEMU_STREAMS": str(order)})
+                           for order in (1, -1))
+            for field in ("loss", "grad_norm"):
+                got, d = rig.curve(first, field), rig.relative(rig.curve(first, field), rig.curve(alone, field))
+                r.expect(d <= 1e-5, "%s on %d cards: %s differs by %.1e from one rank" % (name, cards, field, d))
+                r.expect(rig.curve(last, field) == got, "%s on %d cards: %s has the same bits whatever queue comes first" % (name, cards, field))
+
+
 def main():
     program, emulated, which = sys.argv[1:]
     r = rig.Rig(program)
@@ -153,6 +181,9 @@ def main():
     if which == "attention":
         attention(r, emulated)
         products(r, emulated)
+        r.finish()
+    if which == "waits":
+        waits(r, emulated)
         r.finish()
     if which.startswith("graphs"):
         graphs(r, emulated, which)
