@@ -1,4 +1,5 @@
 /* mtrain: its commands, one line each, and the one place where an error is printed. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -21,9 +22,21 @@ const struct command commands[] = {
  * long. A rank that is alone with its error then speaks for itself. */
 enum { OTHERS_WAIT_SECONDS = 2 };
 
+/* Where a standard stream is closed, the next file opened would get its number, and the console would be written into that
+ * file. Its place is taken by something that cannot be written (read, for the input) either. */
+static bool hold_streams(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			return false;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	struct error e = {0};
+	if (!hold_streams())
+		return CODE_MACHINE;
 	int code = commands_run(argc, argv, &e);
 	bool written = fflush(stdout) == 0 && !ferror(stdout); /* at the end, or long before */
 	if (!written && e.code == CODE_DONE)

@@ -38,6 +38,7 @@ void stop_catch(void)
 	sigaction(SIGTERM, &a, NULL);
 	a.sa_flags |= (int)SA_RESETHAND; /* the second SIGINT ends at once */
 	sigaction(SIGINT, &a, NULL);
+	signal(SIGPIPE, SIG_IGN); /* a run goes on when nobody reads its console any more */
 }
 
 bool stop_requested(void)

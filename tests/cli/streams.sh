@@ -1,0 +1,50 @@
+#!/bin/bash
+# Standard streams that are closed, full or no longer read.
+# shellcheck source=tests/cli/expect.sh
+. "$(dirname "$0")/expect.sh"
+
+"$mtrain" help >&- 2>err
+[ $? = 1 ] || wrong 'help >&-' 'does not exit 1'
+[ "$(cat err)" = 'mtrain: standard output: cannot write' ] || wrong 'help >&-' "says: $(cat err)"
+"$mtrain" help >out 2>&- <&- || wrong 'help 2>&- <&-' "exit code $?"
+
+printf 'some text, and then some more of it' >text
+"$mtrain" tokenize --tokenizer bytes --output tokens text >out 2>err || wrong tokenize "$(cat err)"
+cat >run.ini <<'INI'
+[run]
+steps = 3
+dir = r
+[model]
+layers = 1
+hidden = 8
+heads = 2
+sequence = 4
+vocab = 257
+[batch]
+global = 2
+micro = 2
+[optimizer]
+lr = 1e-3
+[data]
+train = tokens
+[device]
+threads = 1
+backend = cpu
+INI
+run=(--config run.ini)
+
+# Nothing of the console gets into a run's files.
+"$mtrain" "${run[@]}" >&- 2>&- <&- || wrong 'train with closed streams' "exit code $?"
+python3 - <<'EOF_PY' || wrong 'train with closed streams' "metrics.jsonl begins with $(head -n 1 r/metrics.jsonl)"
+import json
+assert [x["step"] for x in map(json.loads, open("r/metrics.jsonl")) if x["kind"] == "train"] == [1, 2, 3]
+EOF_PY
+prints 'step-00000003 valid' inspect r
+
+# A run goes on when nobody reads its console any more.
+"$mtrain" "${run[@]}" --set run.dir=long --set run.steps=300 | head -n 1 >out
+[ "${PIPESTATUS[0]}" = 0 ] || wrong 'train | head' 'ends with its console'
+prints 'step-00000300 valid' inspect long
+"$mtrain" "${run[@]}" --set run.dir=full >/dev/full || wrong 'train >/dev/full' "exit code $?"
+
+exit $((failed > 0))
