@@ -49,27 +49,39 @@ static bool check_tokenizer(const struct frozen *f, const char *path, struct err
 			 "so its tokens cannot be turned into text", path, tokenizer ? tokenizer : "");
 }
 
-/* tokens[0 … count) is the text so far, with room for v->tokens more. */
-static void write_on(struct frozen *f, const struct values *v, int32_t *tokens, int64_t count)
+/* window[0 … count) is the end of the text so far, as much of it as the model sees; one more token follows it. */
+static int64_t follow(int32_t *window, int64_t count, int64_t T, int32_t token)
+{
+	if (count == T)
+		for (count = 0; count < T - 1; count++)
+			window[count] = window[count + 1];
+	window[count++] = token;
+	return count;
+}
+
+static void write_on(struct frozen *f, const struct values *v)
 {
 	const struct sampler s = {v->temperature, v->top_k, v->top_p, (uint64_t)v->seed};
-	int64_t T = f->config.model.sequence, V = f->config.model.vocab;
+	int64_t T = f->config.model.sequence, V = f->config.model.vocab, count = 0;
+	int32_t *window = calloc((size_t)T, sizeof *window);
 	float *logits = calloc((size_t)V, sizeof *logits);
 	int32_t *room = calloc((size_t)V, sizeof *room);
 
-	check(logits && room);
+	check(window && logits && room);
+	count = follow(window, count, T, END_OF_DOCUMENT); /* a document begins */
+	for (const char *p = v->prompt; *p; p++)
+		count = follow(window, count, T, (unsigned char)*p);
 	fputs(v->prompt, stdout);
-	for (int64_t n = 0; n < v->tokens; n++) {
-		int64_t seen = count < T ? count : T;
-		frozen_logits(f, tokens + count - seen, seen, logits);
+	for (int64_t n = 0; n < v->tokens && fflush(stdout) == 0; n++) {
+		frozen_logits(f, window, count, logits);
 		int32_t token = sampler_pick(&s, n, logits, V, room);
 		if (token >= BYTES)
 			break;
 		putchar(token);
-		fflush(stdout);
-		tokens[count++] = token;
+		count = follow(window, count, T, token);
 	}
 	putchar('\n');
+	free(window);
 	free(logits);
 	free(room);
 }
@@ -80,16 +92,8 @@ static bool sample(struct job *j, const struct values *v, struct error *e)
 	if (!frozen_open(&f, v->checkpoint, j->world, j->dev, e))
 		return false;
 	bool good = check_tokenizer(&f, v->checkpoint, e);
-	if (good) {
-		int64_t count = 0, length = (int64_t)strlen(v->prompt);
-		int32_t *tokens = calloc((size_t)(1 + length + v->tokens), sizeof *tokens);
-		check(tokens);
-		tokens[count++] = END_OF_DOCUMENT; /* a document begins */
-		for (int64_t i = 0; i < length; i++)
-			tokens[count++] = (unsigned char)v->prompt[i];
-		write_on(&f, v, tokens, count);
-		free(tokens);
-	}
+	if (good)
+		write_on(&f, v);
 	frozen_close(&f);
 	return good;
 }

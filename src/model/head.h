@@ -44,7 +44,8 @@ void head_build(struct head *h, const struct env *env, struct memory *memory, st
 void head_loss(const struct head *h, struct tensor x, struct tensor targets, struct tensor totals, struct tensor d,
 	       const struct pass *pass);
 
-/* Logits of one row of x, for sampling: out F32 host array of the true vocabulary columns here. Needs: F32. Blocks. */
+/* Logits of one row of x, for sampling: out F32 host array of the true vocabulary columns here. Blocks.
+ * Needs a model that computes in FP32. */
 void head_logits(const struct head *h, struct tensor x, int64_t row, float *out);
 
 #endif
