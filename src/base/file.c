@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,35 +17,44 @@ static bool system_error(struct error *e, int code, const char *path)
 	return error_set(e, code, "%s: %s", path, strerror(errno));
 }
 
-bool file_read(const char *path, char **data, size_t *size, int code, struct error *e)
+/* What is no regular file has no size that stat knows, nor need it have an end or a writer. */
+enum { STREAM_MOST = 1 << 24, STREAM_SECONDS = 10 };
+
+/* The next bytes of a regular file or a stream: as read(2), but waits for a stream that has none yet, for so long. */
+static ssize_t read_some(int fd, bool regular, char *out, size_t most)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	for (;;) {
+		int ready = regular ? 1 : poll(&p, 1, STREAM_SECONDS * 1000);
+		ssize_t got = ready > 0 ? read(fd, out, most) : -1;
+		if (ready == 0)
+			errno = ETIMEDOUT;
+		if (got >= 0 || (errno != EINTR && errno != EAGAIN))
+			return got;
+		regular = false; /* some of /proc have to be waited for */
+	}
+}
+
+static bool read_all(const char *path, int fd, char **data, size_t *size, int code, struct error *e)
 {
 	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (fstat(fd, &st) != 0)
 		return system_error(e, code, path);
-	if (fstat(fd, &st) != 0 || S_ISDIR(st.st_mode)) {
-		if (S_ISDIR(st.st_mode))
-			errno = EISDIR;
-		system_error(e, code, path);
-		close(fd);
-		return false;
+	if (S_ISDIR(st.st_mode)) {
+		errno = EISDIR;
+		return system_error(e, code, path);
 	}
-	/* A pipe says size 0: read until the end whatever stat said. */
+	bool regular = S_ISREG(st.st_mode);
 	size_t room = (size_t)st.st_size + 1, n = 0;
+	ssize_t got = 1;
 	char *buf = malloc(room);
-	while (buf) {
-		ssize_t got = read(fd, buf + n, room - n);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0) {
-			if (got == 0)
-				break;
-			system_error(e, code, path);
-			free(buf);
-			close(fd);
-			return false;
-		}
+	while (buf && (got = read_some(fd, regular, buf + n, room - n)) > 0) {
 		n += (size_t)got;
+		if (!regular && n > STREAM_MOST) {
+			free(buf);
+			return error_set(e, code, "%s: goes on after %d bytes, the most that is read from what is no regular file", path,
+					 STREAM_MOST);
+		}
 		if (n == room) {
 			char *more = realloc(buf, room *= 2);
 			if (!more)
@@ -52,10 +62,17 @@ bool file_read(const char *path, char **data, size_t *size, int code, struct err
 			buf = more;
 		}
 	}
-	close(fd);
 	if (!buf) {
 		errno = ENOMEM;
 		return system_error(e, code, path);
+	}
+	if (got < 0) {
+		if (errno == ETIMEDOUT)
+			error_set(e, code, "%s: nothing to read has come for %d seconds, nor its end", path, STREAM_SECONDS);
+		else
+			system_error(e, code, path);
+		free(buf);
+		return false;
 	}
 	buf[n] = '\0'; /* room > n always: the loop grows when full */
 	*data = buf;
@@ -63,11 +80,21 @@ bool file_read(const char *path, char **data, size_t *size, int code, struct err
 	return true;
 }
 
+bool file_read(const char *path, char **data, size_t *size, int code, struct error *e)
+{
+	int fd = open(path, FILE_READING);
+	if (fd < 0)
+		return system_error(e, code, path);
+	bool good = read_all(path, fd, data, size, code, e);
+	close(fd);
+	return good;
+}
+
 bool file_map_open(struct file_map *m, const char *path, int code, struct error *e)
 {
 	struct stat st;
 	*m = (struct file_map){0};
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, FILE_READING);
 	if (fd < 0)
 		return system_error(e, code, path);
 	bool good = fstat(fd, &st) == 0;

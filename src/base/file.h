@@ -4,6 +4,7 @@
 #ifndef MTRAIN_BASE_FILE_H
 #define MTRAIN_BASE_FILE_H
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,7 +13,11 @@
 
 enum { PATH_ROOM = 4096 };
 
-/* The whole file in memory from malloc, with a NUL behind it that `size` does not count. */
+/* How a file that a user named is opened for reading: a pipe that nobody writes to is told from a file, not waited for. */
+enum { FILE_READING = O_RDONLY | O_NONBLOCK | O_CLOEXEC };
+
+/* The whole file in memory from malloc, with a NUL behind it that `size` does not count. A pipe or a device may have 16 MiB,
+ * and ten seconds until there is more of it. */
 bool file_read(const char *path, char **data, size_t *size, int code, struct error *e);
 
 /* A read-only mapping of the whole file. An empty file maps to data NULL, size 0. */

@@ -1,8 +1,8 @@
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "commands/inspect.h"
 #include "train/checkpoint_folder.h"
@@ -127,7 +127,7 @@ static bool add_metrics(cJSON *out, const char *path, struct error *e)
 	int count = 0;
 	if (!file_join(file, path, "metrics.jsonl"))
 		return error_set(e, CODE_CHECKPOINT, "%s: path too long", path);
-	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	int fd = open(file, FILE_READING);
 	if (fd < 0)
 		return true;
 	int64_t size = lseek(fd, 0, SEEK_END), from = size > TAIL ? size - TAIL : 0;

@@ -2,13 +2,13 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "train/shard_writer.h"
 
 enum {
@@ -126,7 +126,7 @@ static void *convert_all(void *context)
 	if (!text || !ids)
 		die(CODE_MACHINE, "out of memory for the buffers of tokenize");
 	while (take_stretch(w, &s)) {
-		int fd = open(s.path, O_RDONLY | O_CLOEXEC);
+		int fd = open(s.path, FILE_READING);
 		if (fd < 0) {
 			error_set(&e, CODE_DATA, "%s: %s", s.path, strerror(errno));
 			fail(w, &e);

@@ -1,11 +1,11 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/file.h"
 #include "train/checkpoint_folder.h"
 
 /* Whether the files that the manifest lists are there with their sizes. */
@@ -67,7 +67,7 @@ bool checkpoint_verify(const char *path, const struct manifest_file *file, void 
 	if (!hash)
 		return error_set(e, CODE_MACHINE, "%s: out of memory", full);
 	XXH3_64bits_reset(hash);
-	int fd = open(full, O_RDONLY | O_CLOEXEC);
+	int fd = open(full, FILE_READING);
 	bool good = fd >= 0;
 	for (int64_t at = 0; good && at < file->bytes;) {
 		int64_t n = file->bytes - at < CHECKPOINT_CHUNK ? file->bytes - at : CHECKPOINT_CHUNK;

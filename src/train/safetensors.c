@@ -1,12 +1,12 @@
 #include "train/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 
 /* Every type of the format, so that a file with tensors we cannot use can still be checked whole. */
@@ -134,7 +134,7 @@ static bool open_checked(struct safetensors *s, struct error *e)
 {
 	struct stat st;
 	unsigned char length[8];
-	s->fd = open(s->path, O_RDONLY | O_CLOEXEC);
+	s->fd = open(s->path, FILE_READING);
 	if (s->fd < 0 || fstat(s->fd, &st) != 0)
 		return error_set(e, CODE_CHECKPOINT, "%s: %s", s->path, strerror(errno));
 	if (!S_ISREG(st.st_mode))

@@ -1,7 +1,6 @@
 #include "train/shard.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 
 enum { LLMC_HEADER = 1024, LLMC_U16_MAGIC = 20240520, LLMC_U32_MAGIC = 20240801 };
@@ -69,7 +69,7 @@ bool shard_find(const char *name, enum shard_format format, char out[PATH_ROOM],
 /* A source may be thousands of files, more than the soft limit that shells set: raise it once to the hard one. */
 static int open_for_reading(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, FILE_READING);
 	struct rlimit limit;
 	if (fd >= 0 || errno != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
 		return fd;
@@ -78,7 +78,7 @@ static int open_for_reading(const char *path)
 		errno = EMFILE;
 		return -1;
 	}
-	return open(path, O_RDONLY | O_CLOEXEC);
+	return open(path, FILE_READING);
 }
 
 static bool open_megatron(struct shard *s, int64_t bytes, struct error *e)

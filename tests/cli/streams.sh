@@ -1,5 +1,5 @@
 #!/bin/bash
-# Standard streams that are closed, full or no longer read.
+# Standard streams that are closed, full or no longer read; pipes and devices where a file is expected.
 # shellcheck source=tests/cli/expect.sh
 . "$(dirname "$0")/expect.sh"
 
@@ -51,5 +51,23 @@ prints 'step-00000300 valid' inspect long
 prints 'so' sample --checkpoint r --prompt so --tokens 3
 "$mtrain" sample --checkpoint r --prompt "$(head -c 1000 /dev/zero | tr '\0' a)" --tokens 9223372036854775807 >/dev/full 2>err
 [ "$(cat err)" = 'mtrain: standard output: cannot write' ] || wrong 'sample >/dev/full' "says: $(cat err)"
+
+# What has no end is not read to it, and what nobody writes to is not waited for.
+(
+	[ -n "${MTRAIN_SANITIZED:-}" ] || ulimit -v 4000000
+	refused 2 '/dev/zero: goes on after 16777216 bytes, the most that is read from what is no regular file' --config /dev/zero
+	mkfifo pipe
+	exec 3<>pipe # a writer that writes nothing
+	refused 2 'pipe: nothing to read has come for 10 seconds, nor its end' --config pipe
+	exec 3>&-
+	refused 3 'pipe: not a regular file' "${run[@]}" --set run.dir=none --set data.train=pipe
+	mkfifo pipe.safetensors
+	[ "$("$mtrain" inspect pipe.safetensors 2>&1 >out)" = 'mtrain: pipe.safetensors: not a regular file' ] || wrong 'inspect pipe.safetensors' 'waits'
+	exit $((failed > 0))
+) || failed=1
+cat run.ini | "$mtrain" --config /dev/stdin >out 2>err || wrong 'train --config /dev/stdin' "$(cat err)"
+(sleep 1; cat run.ini >pipe) &
+"$mtrain" --config pipe >out 2>err || wrong 'train --config pipe' "$(cat err)"
+wait
 
 exit $((failed > 0))
