@@ -1,5 +1,6 @@
 #include "train/setting.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -97,6 +98,22 @@ static bool reason_number(const struct setting *s, bool is_number, char reason[S
 	return false;
 }
 
+/* What a number is to the devices, which compute in FP32: its end of the range may be there already, or beyond. */
+static double in_single(double value)
+{
+	if (fabs(value) > (double)FLT_MAX)
+		return copysign(INFINITY, value);
+	return fabs(value) < (double)FLT_MIN ? 0 : (double)(float)value;
+}
+
+static bool reason_single(const struct setting *s, double value, char reason[SETTING_REASON])
+{
+	char range[64];
+	snprintf(reason, SETTING_REASON, "must be %s in single precision as well, where it is %g",
+		 range_say(range, sizeof range, s->range), in_single(value));
+	return false;
+}
+
 static bool read_choice(const struct setting *s, const char *text, int *value, char reason[SETTING_REASON])
 {
 	for (const struct setting_choice *choice = s->choices; choice->name; choice++)
@@ -127,6 +144,8 @@ bool setting_read(const struct setting *s, struct config *c, const char *text, c
 			return reason_number(s, false, reason);
 		if (!word && !range_holds(s->range, number))
 			return reason_number(s, true, reason);
+		if (!word && !range_holds(s->range, in_single(number)))
+			return reason_single(s, number, reason);
 		*(double *)field(s, c) = number;
 		return true;
 	case SETTING_BOOL:

@@ -215,6 +215,12 @@ static void test_wrong(void **state)
 		{"[checkpoint]\nload_only = moments\n", NULL, "must be empty or weights"},
 		{"[run]\nsteps\n", NULL, "conf/small.ini:2: neither [section] nor key = value"},
 		{"[run\nsteps = 1\n", NULL, "conf/small.ini:1: neither [section] nor key = value"},
+		{"[optimizer]\nepsilon = 1e-300\n", NULL,
+		 "optimizer.epsilon = 1e-300: must be above 0 in single precision as well, where it is 0"},
+		{"[optimizer]\nbeta2 = 0.99999999999\n", NULL, "from 0 to below 1 in single precision as well, where it is 1"},
+		{"[optimizer]\nweight_decay = 1e39\n", NULL, "at least 0 in single precision as well, where it is inf"},
+		{"[model]\ndropout = 0.99999999999\n", NULL, "from 0 to below 1 in single precision as well, where it is 1"},
+		{"[precision]\nloss_scale = 1e-40\n", NULL, "in single precision as well, where it is 0"},
 		{"[run]\nstpes = 1\nsteps\n", NULL, "conf/small.ini:2: unknown key 'stpes'"},
 		{"[run]\nsteps\nstpes = 1\n", NULL, "conf/small.ini:2: neither"},
 		{"[run]\nseed = 1\nsteps\n", NULL, "conf/small.ini:3: neither"},
@@ -389,11 +395,11 @@ static void test_round_trip(void **state)
 	size_t n;
 	close(mkstemp(path));
 	good(&a, WHOLE "split = 99,1\n[precision]\ncompute = fp32\nloss_scale = 0.1\n[model]\ndropout = 0.30000000000000004\n",
-	     "optimizer.epsilon=1e-300");
+	     "optimizer.epsilon=1e-37");
 	assert_true(config_write(&a, path, &e));
 	assert_true(config_load(&b, path, NULL, 0, &e));
 	assert_true(config_check(&b, &e));
-	assert_true(b.model.dropout == 0.30000000000000004 && b.precision.loss_scale == 0.1 && b.optimizer.epsilon == 1e-300);
+	assert_true(b.model.dropout == 0.30000000000000004 && b.precision.loss_scale == 0.1 && b.optimizer.epsilon == 1e-37);
 	assert_string_equal(b.run.dir, "runs/small");
 	assert_true(config_given(&b, "eval.batches"));
 	assert_true(file_read(path, &first, &n, CODE_MACHINE, &e));
