@@ -14,7 +14,8 @@ struct reader {
 	const char *rest, *stop;  /* of the current line, trimmed */
 	int line, pieces;
 	bool first;               /* the piece handed out last begins a line */
-	bool too_long;            /* no place to cut the line */
+	bool too_long;            /* no place to cut the line, */
+	bool no_section;          /* or it begins as a section and is none */
 	int room;                 /* of inih's buffer */
 };
 
@@ -60,6 +61,8 @@ static void next_line(struct reader *r)
 	r->rest = s;
 	r->stop = e;
 	r->first = true;
+	/* inih would pass over what follows the bracket. */
+	r->no_section = s < e && *s == '[' && memchr(s, ']', (size_t)(e - s)) != e - 1;
 }
 
 /* Where to cut a line that does not fit: not beside white space, which inih drops, nor before what begins a comment. */
@@ -75,12 +78,14 @@ static char *read_piece(char *out, int room, void *stream)
 {
 	struct reader *r = stream;
 	bool more = r->rest < r->stop;
-	if (r->too_long || (!more && r->at == r->end))
+	if (r->too_long || r->no_section || (!more && r->at == r->end))
 		return NULL;
 	r->room = room;
 	r->first = false;
 	if (!more)
 		next_line(r);
+	if (r->no_section)
+		return NULL;
 	size_t n = (size_t)(r->stop - r->rest), most = (size_t)room - 3; /* indent, newline, NUL */
 	if (n > most) {
 		n = cut(r->rest, most, r->first);
@@ -198,7 +203,7 @@ bool inifile_read(const char *path, const char *text, size_t bytes,
 		return error_set(e, CODE_USAGE, "%s: byte 0 at offset %zu: not a text file", path,
 				 (size_t)(zero - text));
 	int wrong = ini_parse_stream(read_piece, &p.reader, take, &p);
-	int wrong_line = p.reader.too_long ? p.reader.line : 0;
+	int wrong_line = p.reader.too_long || p.reader.no_section ? p.reader.line : 0;
 	if (wrong > 0) /* a line it could not read, or the one at which take() refused */
 		wrong_line = line_of_piece(text, bytes, wrong, p.reader.room);
 	if (!p.failed && (wrong_line == 0 || p.line < wrong_line))

@@ -215,6 +215,8 @@ static void test_wrong(void **state)
 		{"[checkpoint]\nload_only = moments\n", NULL, "must be empty or weights"},
 		{"[run]\nsteps\n", NULL, "conf/small.ini:2: neither [section] nor key = value"},
 		{"[run\nsteps = 1\n", NULL, "conf/small.ini:1: neither [section] nor key = value"},
+		{"[run] steps = 1\n", NULL, "conf/small.ini:1: neither [section] nor key = value"},
+		{"[run]\nseed = 1\n[run] ]\n", NULL, "conf/small.ini:3: neither [section] nor key = value"},
 		{"[optimizer]\nepsilon = 1e-300\n", NULL,
 		 "optimizer.epsilon = 1e-300: must be above 0 in single precision as well, where it is 0"},
 		{"[optimizer]\nbeta2 = 0.99999999999\n", NULL, "from 0 to below 1 in single precision as well, where it is 1"},
