@@ -178,11 +178,14 @@ int train_loop(struct train *t, struct error *e)
 		if (stop && !end) {
 			metrics_signal(t->metrics, s->step, control_stop_signal());
 			log_info("stopped on request at step %lld of %lld", (long long)s->step, (long long)c->run.steps);
-			if (t->saved_step == s->step)
-				return CODE_STOPPED;
-			error_set(e, CODE_MACHINE, "stopped on request, but without a checkpoint of step %lld", (long long)s->step);
+		}
+		if ((stop || end) && t->saved_step != s->step) {
+			error_set(e, CODE_MACHINE, "%s, but without a checkpoint of step %lld", end ? "finished" : "stopped on request",
+				  (long long)s->step);
 			return CODE_MACHINE;
 		}
+		if (stop && !end)
+			return CODE_STOPPED;
 		if (time_is_up(t, longest))
 			control_request_stop();
 	}

@@ -67,4 +67,21 @@ head -c 5000 "$weights/model.safetensors" >short.safetensors
 grep -q 'are not within the 2200 bytes of data' err || wrong 'inspect short.safetensors' "says: $(cat err)"
 refused 2 "inspect: an argument is missing: usage: mtrain inspect PATH [--json]" inspect
 
+# A disk that is full: training goes on without checkpoints, but a run whose last one is missing has not finished well.
+head -c 400 "$weights/config.json" >text
+"$mtrain" tokenize --tokenizer bytes --output tokens text >out 2>err || wrong tokenize "$(cat err)"
+printf '%s\n' '[run]' 'steps = 2' 'dir = full' '[model]' 'layers = 1' 'hidden = 8' 'heads = 2' 'sequence = 4' '[batch]' 'global = 2' 'micro = 2' \
+	'[optimizer]' 'lr = 1e-3' '[data]' 'train = tokens' '[device]' 'threads = 1' 'backend = cpu' >run.ini
+(
+	trap '' XFSZ
+	ulimit -f 16
+	"$mtrain" --config run.ini >out 2>err
+	[ $? = 1 ] || wrong 'train on a full disk' "exit code is not 1"
+	exit $((failed > 0))
+) || failed=1
+[ "$(tail -n 1 err)" = 'mtrain: finished, but without a checkpoint of step 2' ] || wrong 'train on a full disk' "says: $(cat err)"
+[ -z "$(ls -A full/checkpoints)" ] || wrong 'train on a full disk' "leaves $(ls -A full/checkpoints)"
+"$mtrain" --config run.ini >out 2>err || wrong 'train where there is room again' "$(cat err)"
+prints 'step-00000002 valid' inspect full
+
 exit $((failed > 0))
