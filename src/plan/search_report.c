@@ -86,7 +86,9 @@ cJSON *search_json(const struct search *s)
 	json_put_count(all, "devices", s->devices);
 	json_put_count(all, "ranked", s->ranked);
 	json_put_count(all, "fewest_devices", s->fewest);
+	json_put(all, "fewest_layout", layout(&s->fewest_layout));
 	json_put_count(all, "longest_sequence", s->longest);
+	json_put(all, "longest_layout", layout(&s->longest_layout));
 	for (int i = 0; i < s->count; i++)
 		json_put(list, NULL, layout(&s->list[i]));
 	return all;

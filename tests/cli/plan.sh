@@ -56,6 +56,12 @@ python3 -c 'import json; e = json.load(open("trace.json"))["traceEvents"]; asser
 
 prints 'fewest devices on which it fits' plan --config gpt.ini --hardware selene --search --devices 64 --set batch.global=16
 prints '"fewest_devices"' plan --config gpt.ini --hardware selene --search --devices 64 --set batch.global=16 --json
+python3 - out <<-'EOF_PY' || wrong 'plan --search --json' 'its layouts are not those of its numbers of devices'
+	import json, sys
+	s = json.load(open(sys.argv[1]))
+	for devices, l in ((s["fewest_devices"], s["fewest_layout"]), (s["devices"], s["longest_layout"]), (s["devices"], s["layouts"][0])):
+	    assert l["data"] * l["context"] * l["tensor"] * l["pipeline"] == devices and l["memory"] > 0, l
+EOF_PY
 refused 2 '--search needs --devices N: for how many' "${plan[@]}" --search
 refused 2 '--search compares many steps, and --trace shows one: leave one of them out' "${plan[@]}" --search --devices 64 --trace t
 "$mtrain" "${plan[@]}" --search --devices 8 >out 2>err && wrong 'plan --search --devices 8' 'fits'
