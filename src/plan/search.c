@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FULL = 12 }; /* planned in full */
+enum { FULL = 12,   /* planned in full */
+       MICRO = 16 }; /* samples of a micro-batch, at most */
 static const double tie = 0.01;
 
 static void add(struct search *s, const struct search_layout *l)
@@ -52,7 +53,7 @@ static void layouts_of(void *to, const struct search_layout *mesh)
 {
 	const struct walk *w = to;
 	struct search_layout l = *mesh;
-	for (l.micro = 1; l.micro <= 16; l.micro *= 2)
+	for (l.micro = 1; l.micro <= MICRO; l.micro++)
 		if (w->o->config->batch.global % (l.data * l.micro) == 0)
 			each_schedule(w, l);
 }

@@ -228,6 +228,20 @@ static void few_micros_are_sketched(void **state)
 	close_rig(&r);
 }
 
+/* Micro-batches of every size that divides, not of powers of two alone: three samples at once where each op costs its launch. */
+static void micro_batches_of_any_size(void **state)
+{
+	struct rig r;
+	open_rig(&r, "[model]\nlayers = 4\nhidden = 256\nheads = 4\nsequence = 512\nvocab = 512\n[batch]\nglobal = 12\n",
+		 "[device]\nmemory_gib = 16\nkernel_us = 1000\n", 4);
+	run_search(&r);
+	assert_int_equal(r.search.list[0].data, 4);
+	assert_int_equal(r.search.list[0].micro, 3);
+	for (int i = 0; i < r.search.count; i++)
+		assert_int_equal(12 % (r.search.list[i].data * r.search.list[i].micro), 0);
+	close_rig(&r);
+}
+
 /* Each mesh with several data ranks is looked at with both optimizers. What is out because of a sharded one's memory does not fit
  * whole either. */
 static void both_optimizers_are_looked_at(void **state)
@@ -262,7 +276,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fewest_is_that_of_all_meshes), cmocka_unit_test(longest_is_that_of_all_meshes),
 		cmocka_unit_test(refuses_where_no_mesh_fits), cmocka_unit_test(ranks),
-		cmocka_unit_test(few_micros_are_sketched),
+		cmocka_unit_test(few_micros_are_sketched), cmocka_unit_test(micro_batches_of_any_size),
 		cmocka_unit_test(both_optimizers_are_looked_at),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
