@@ -2,8 +2,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "comm/launch.h"
 #include "card_nccl.h"
 
@@ -12,13 +12,6 @@ static const double LOOK = 0.01; /* seconds between two looks for errors */
 /* All that are open: a bad end, on whatever thread, must reach them. */
 static struct nccl_group *groups;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void nccl_must(ncclResult_t rc, ncclComm_t nccl, const char *call, const char *group)
 {
@@ -39,10 +32,10 @@ static ncclResult_t state_of(ncclComm_t nccl, const char *call, const char *grou
 
 void nccl_settle(struct device *dev, ncclComm_t nccl, const char *call, const char *group)
 {
-	double begin = now();
+	double begin = clock_now();
 	while (state_of(nccl, call, group) == ncclInProgress) {
 		sched_yield();
-		if (dev->timeout > 0 && now() - begin >= dev->timeout)
+		if (dev->timeout > 0 && clock_now() - begin >= dev->timeout)
 			die(CODE_PEER, "%s in group %s: not all ranks joined in %g s", call, group, dev->timeout);
 	}
 }
@@ -110,7 +103,7 @@ static const struct nccl_call *open_call(const struct nccl_world *w, enum queue 
 void nccl_watch(struct device *dev, bool late)
 {
 	struct nccl_world *w = dev->watched;
-	double time = now();
+	double time = clock_now();
 	if (time - w->looked >= LOOK || late) {
 		w->looked = time;
 		for (struct nccl_group *g = groups; g; g = g->next) /* only this thread changes the list */

@@ -3,7 +3,8 @@
 #include <cuda.h>
 #include <sched.h>
 #include <string.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 /* The one call that only the driver has: a stream waits until a number in memory is large enough. */
 typedef CUresult stream_wait_value(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned int flags);
@@ -86,20 +87,13 @@ void card_poll(struct device *dev)
 	c->polling = false;
 }
 
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* One round of waiting, which began at `begin`: host-driven work goes on, others may run. */
 static void hold(struct device *dev, double begin)
 {
 	struct card *c = card_of(dev);
 	card_poll(dev);
 	sched_yield();
-	bool late = dev->timeout > 0 && now() - begin >= dev->timeout;
+	bool late = dev->timeout > 0 && clock_now() - begin >= dev->timeout;
 	if (dev->watch)
 		dev->watch(dev, late);
 	if (!late)
@@ -116,7 +110,7 @@ static void hold(struct device *dev, double begin)
 /* The host waits for an event, pushing host-driven work forward meanwhile. */
 static void await(struct device *dev, cudaEvent_t event)
 {
-	double begin = now();
+	double begin = clock_now();
 	while (!happened(event))
 		hold(dev, begin);
 }
@@ -171,13 +165,13 @@ void card_post(struct device *dev, enum queue q, struct work *w)
 	struct card *c = card_of(dev);
 	struct stream *s = &c->streams[q];
 	uint64_t at = s->posted % POSTS;
-	for (double begin = now(); s->posted - s->done == POSTS;)
+	for (double begin = clock_now(); s->posted - s->done == POSTS;)
 		hold(dev, begin);
 	s->posts[at].work = w;
 	CALL(cudaEventRecord(s->posts[at].start, card_stream(c, q)));
 	s->posted++;
 	if (c->rehearsing) { /* loading a kernel may wait for all streams, so none may wait for the host */
-		for (double begin = now(); s->done < s->posted;)
+		for (double begin = clock_now(); s->done < s->posted;)
 			hold(dev, begin);
 		return;
 	}

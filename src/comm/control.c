@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "comm/launch.h"
 #include "comm/stop.h"
 #include "comm/transport.h"
@@ -49,13 +50,13 @@ static void wake(void)
 
 static bool may_speak(int *code, const char *cause)
 {
-	double until = watch_now() + ASK_LIMIT;
+	double until = clock_now() + ASK_LIMIT;
 	int unasked = VOICE_UNASKED;
 	if (pthread_equal(pthread_self(), thread))
 		return true;
 	atomic_compare_exchange_strong(&watch.voice, &unasked, VOICE_ASKING);
 	wake();
-	while (atomic_load(&watch.voice) == VOICE_ASKING && watch_now() < until)
+	while (atomic_load(&watch.voice) == VOICE_ASKING && clock_now() < until)
 		watch_pause(0.002);
 	if (atomic_load(&watch.voice) != VOICE_SILENT)
 		return true;

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 /* The first words on a connection, both ways. */
 struct hello {
@@ -25,18 +26,11 @@ static const double FOREVER = 1e9, RETRY = 0.05, PATIENCE = 10; /* seconds for o
 
 static uint32_t calls; /* of meet_gather in this process: the same on every rank */
 
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Whether the socket is ready before the clock says `until`. */
 static bool ready(int fd, short events, double until)
 {
 	for (;;) {
-		double left = until - now();
+		double left = until - clock_now();
 		struct pollfd p = {.fd = fd, .events = events};
 		int n = poll(&p, 1, left > 1 ? 1000 : left > 0 ? (int)(left * 1000) + 1 : 0);
 		if (n > 0)
@@ -107,7 +101,7 @@ static bool wait_for_all(const struct meet_place *p, int size, char *out, size_t
 	check(fds);
 	for (int r = 0; r < size; r++)
 		fds[r] = -1;
-	while ((listener = listen_at(p->port, size)) < 0 && errno == EADDRINUSE && now() < until)
+	while ((listener = listen_at(p->port, size)) < 0 && errno == EADDRINUSE && clock_now() < until)
 		poll(NULL, 0, (int)(RETRY * 1000));
 	if (listener < 0) {
 		free(fds);
@@ -116,7 +110,7 @@ static bool wait_for_all(const struct meet_place *p, int size, char *out, size_t
 	struct hello mine = {.token = p->token, .bytes = bytes, .size = size, .call = calls}, h;
 	while (came < size && ready(listener, POLLIN, until)) {
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-		double soon = now() + PATIENCE < until ? now() + PATIENCE : until;
+		double soon = clock_now() + PATIENCE < until ? clock_now() + PATIENCE : until;
 		if (fd >= 0 && take(fd, &h, sizeof h, soon) && h.token == p->token && h.bytes == bytes && h.size == size &&
 		    h.call == calls && h.rank > 0 && h.rank < size && fds[h.rank] < 0 &&
 		    take(fd, out + (size_t)h.rank * bytes, bytes, soon)) {
@@ -171,7 +165,7 @@ static bool go_there(const struct meet_place *p, int rank, int size, char *out, 
 		       h.bytes == bytes && take(fd, out, bytes * (size_t)size, until);
 		if (fd >= 0)
 			close(fd);
-		if (!good && now() >= until) {
+		if (!good && clock_now() >= until) {
 			freeaddrinfo(list);
 			return error_set(e, CODE_PEER, "rank 0 did not answer on %s, TCP port %d, within %g s", p->host, p->port, seconds);
 		}
@@ -185,7 +179,7 @@ static bool go_there(const struct meet_place *p, int rank, int size, char *out, 
 bool meet_gather(const struct meet_place *p, int rank, int size, void *out, const void *in, size_t bytes, double seconds,
 		 struct error *e)
 {
-	double until = now() + (seconds > 0 ? seconds : FOREVER);
+	double until = clock_now() + (seconds > 0 ? seconds : FOREVER);
 	calls++;
 	if (rank > 0)
 		return go_there(p, rank, size, out, in, bytes, seconds, until, e);

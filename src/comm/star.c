@@ -7,19 +7,13 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 /* Seconds for one interface to accept a connection, for a greeting to be answered, and for a rank to show that it is
  * still there. */
 static const double CONNECT_LIMIT = 3, GREET_LIMIT = 10, REACH_LIMIT = 0.5;
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void star_say(const struct star *s, struct star_link *l, enum star_word word)
 {
@@ -50,10 +44,10 @@ enum star_word star_hear(struct star_link *l)
 /* Whether the next word, within `seconds`, is a greeting of this job. */
 static bool hear_hello(struct star_link *l, uint64_t token, double seconds)
 {
-	double until = now() + seconds;
+	double until = clock_now() + seconds;
 	for (;;) {
 		enum star_word word = star_hear(l);
-		double left = until - now();
+		double left = until - clock_now();
 		if (word != STAR_NOTHING)
 			return word == STAR_HELLO && l->in.token == token;
 		if (left <= 0)
@@ -103,11 +97,11 @@ static void raise_descriptor_limit(int size)
 
 static bool take_all(struct star *s, double seconds, struct error *e)
 {
-	double until = now() + seconds;
+	double until = clock_now() + seconds;
 	int joined = 0;
 	raise_descriptor_limit(s->size);
-	while (joined < s->count && now() < until) {
-		struct star_link l = {.fd = address_accept(s->listener, until - now())};
+	while (joined < s->count && clock_now() < until) {
+		struct star_link l = {.fd = address_accept(s->listener, until - clock_now())};
 		if (l.fd < 0)
 			continue;
 		if (hear_hello(&l, s->addresses[0].token, GREET_LIMIT) && l.in.rank > 0 && l.in.rank < s->size &&

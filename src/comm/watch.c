@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "comm/launch.h"
 #include "comm/stop.h"
@@ -21,13 +22,6 @@ static const double
 	LINGER = 1.5,       /* a survivor that speaks for rank 0 stays reachable for the others */
 	BUSY = 0.1;         /* between two looks while something is about to happen */
 enum { ELECTORS = 8 };      /* lower ranks that are tried when rank 0 is gone */
-
-double watch_now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void watch_pause(double seconds)
 {
@@ -180,7 +174,7 @@ static void look_at_term(struct watch *w, double time)
 static double sleep_until_news(struct watch *w)
 {
 	bool busy = stop_term_held() || atomic_load(&w->finishing) || atomic_load(&w->voice) != VOICE_UNASKED;
-	double pause = busy && w->beat > BUSY ? BUSY : w->beat, before = watch_now();
+	double pause = busy && w->beat > BUSY ? BUSY : w->beat, before = clock_now();
 	int count = w->star.count;
 	char drained[64];
 
@@ -191,7 +185,7 @@ static double sleep_until_news(struct watch *w)
 	if (w->fds[count].revents)
 		while (read(w->wake[0], drained, sizeof drained) > 0)
 			;
-	double slept = watch_now() - before;
+	double slept = clock_now() - before;
 	return slept < 2 * pause ? slept : 2 * pause;
 }
 
@@ -199,9 +193,9 @@ void *watch_run(void *context)
 {
 	struct watch *w = context;
 	char how[64];
-	w->last_beat = watch_now();
+	w->last_beat = clock_now();
 	for (;;) {
-		double slept = sleep_until_news(w), time = watch_now();
+		double slept = sleep_until_news(w), time = clock_now();
 		for (int i = 0; i < w->star.count; i++) {
 			w->silent[i] += slept;
 			if (hear(w, i))

@@ -41,7 +41,6 @@ void watch_finish(struct watch *w);
 /* The thread. context: the struct watch. */
 void *watch_run(void *context);
 
-double watch_now(void); /* seconds of a clock that only goes forward */
 void watch_pause(double seconds);
 
 #endif

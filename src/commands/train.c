@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "backends.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "comm/control.h"
 #include "commands/commands.h"
@@ -51,12 +52,12 @@ static void tell_spread(const struct job *j, struct comm *tensor)
 	free(node);
 }
 
-static int train(struct job *j, struct config *c, struct error *e)
+static int train(struct job *j, struct config *c, double begin, struct error *e)
 {
 	struct train t;
 	int code = CODE_DONE;
 
-	if (!train_open(&t, c, j->dev, j->world, "mtrain", e)) {
+	if (!train_open(&t, c, j->dev, j->world, begin, "mtrain", e)) {
 		code = e->code;
 	} else {
 		tell_spread(j, t.run.groups.tensor);
@@ -69,6 +70,7 @@ static int train(struct job *j, struct config *c, struct error *e)
 
 int command_train(int argc, char **argv, struct error *e)
 {
+	double begin = clock_now();
 	struct values v = {0};
 	struct job job = {0};
 	struct config c = {0};
@@ -86,7 +88,7 @@ int command_train(int argc, char **argv, struct error *e)
 	if (!job_open(&job, good ? &c.device : &any_device, good ? &c.launch : &any_launch, e) ||
 	    !control_init(job.world, e))
 		return e->code;
-	int code = comm_agree(job.world, &bad) ? train(&job, &c, e) : bad.code;
+	int code = comm_agree(job.world, &bad) ? train(&job, &c, begin, e) : bad.code;
 	if (bad.code)
 		*e = bad;
 	log_phase(NULL);

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -22,13 +22,6 @@ struct console {
 	bool any;
 	struct metrics_step last;
 };
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int columns(int fd)
 {
@@ -130,7 +123,7 @@ static double seconds_left(const struct console *c, int64_t step, double time)
 void console_step(struct console *c, const struct metrics_step *line)
 {
 	char buf[CONSOLE_ROOM];
-	double time = now();
+	double time = clock_now();
 	if (!c)
 		return;
 	c->last = *line;
@@ -165,6 +158,6 @@ void console_close(struct console *c)
 	if (!c)
 		return;
 	if (c->any && terminal_width() > 0) /* the bar's place is taken by a line that stays */
-		log_info("%s", console_line(buf, 0, &c->last, c->steps, seconds_left(c, c->last.step, now())));
+		log_info("%s", console_line(buf, 0, &c->last, c->steps, seconds_left(c, c->last.step, clock_now())));
 	free(c);
 }

@@ -104,6 +104,12 @@ static void sum_pieces(struct grad *g, struct tensor squares)
 		dev_zero(g->dev, Q_COMPUTE, squares);
 }
 
+static void ask(struct grad *g, bool stop)
+{
+	double asked = stop ? 1.0 : 0.0;
+	dev_write(g->dev, Q_COMPUTE, part(g, TOTAL_STOP, 1), &asked);
+}
+
 void grad_reduce(struct grad *g, bool stop)
 {
 	struct tensor squares = part(g, TOTALS, g->vector.shape[0] - TOTALS);
@@ -116,8 +122,7 @@ void grad_reduce(struct grad *g, bool stop)
 	}
 	dev_wait(g->dev, Q_COMPUTE, dev_mark(g->dev, Q_DATA));
 
-	double asked = stop ? 1.0 : 0.0;
-	dev_write(g->dev, Q_COMPUTE, part(g, TOTAL_STOP, 1), &asked);
+	ask(g, stop);
 	dev_zero(g->dev, Q_COMPUTE, squares);
 	if (g->count > 0)
 		op_square_sums(g->dev, &(struct op_square_sums){
@@ -137,8 +142,9 @@ void grad_totals_read(struct grad *g, double totals[TOTALS])
 	dev_finish(g->dev, dev_mark(g->dev, Q_COMPUTE));
 }
 
-void grad_totals_reduce(struct grad *g, double totals[TOTALS])
+void grad_totals_reduce(struct grad *g, bool stop, double totals[TOTALS])
 {
+	ask(g, stop);
 	sum(g, g->groups->world, Q_DATA, grad_totals(g));
 	grad_totals_read(g, totals);
 }

@@ -58,11 +58,11 @@ struct tensor grad_totals(const struct grad *g);
 void grad_final(struct grad *g, int bucket);
 
 /* Sums what is left, waits, and lets the device judge (op step_verdict). `stop`: this rank asks for a stop. Collective over the world.
- * After it grad_stop (once the queue is finished) says whether any rank asked. */
+ * After it TOTAL_STOP is the number of ranks that asked. */
 void grad_reduce(struct grad *g, bool stop);
 
-/* Sums the totals alone, for evaluation, and gives them. Blocks. */
-void grad_totals_reduce(struct grad *g, double totals[TOTALS]);
+/* Sums the totals alone, for evaluation, and gives them; `stop` as above. Blocks. */
+void grad_totals_reduce(struct grad *g, bool stop, double totals[TOTALS]);
 
 /* The totals after grad_reduce. Blocks. */
 void grad_totals_read(struct grad *g, double totals[TOTALS]);

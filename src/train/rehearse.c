@@ -2,16 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Every chunk forward and backward, in slot 0, without its neighbours. */
 static void perform(struct run *r)
@@ -95,7 +88,7 @@ void rehearse(struct run *r, struct comm *world, const struct manifest_run *chec
 	 * finds that all have what was agreed on. */
 	enum { ROUNDS = 3 };
 	struct tuning before = {0};
-	double begin = now();
+	double begin = clock_now();
 
 	for (int i = 0; i < checkpoint->tuning_count; i++)
 		if (strlen(checkpoint->tuning[i].key) < TUNING_KEY && strlen(checkpoint->tuning[i].value) < TUNING_VALUE)
@@ -124,7 +117,7 @@ void rehearse(struct run *r, struct comm *world, const struct manifest_run *chec
 	dev_told(r->dev, agreed);
 	dev_rehearse(r->dev, false);
 	log_phase(NULL);
-	log_info("rehearsed in %.1f s: algorithms of %d matrix products and attentions %s", now() - begin, agreed->count,
+	log_info("rehearsed in %.1f s: algorithms of %d matrix products and attentions %s", clock_now() - begin, agreed->count,
 		 before.count ? "as the checkpoint has them" : r->config->device.tune ? "timed" : "as the library offers them");
 	tuning_finish(&before);
 }

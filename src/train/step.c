@@ -167,8 +167,7 @@ void step_train(struct step *s, const struct feed *feed, int64_t sample, struct 
 	carry_out(s, &s->train, s->ended, &job);
 }
 
-/* Forward of `micros` micro-batches a rank from this global sample on. */
-static void forward_only(struct step *s, const struct feed *feed, int64_t sample, int micros, struct tensor totals)
+void step_evaluate(struct step *s, const struct feed *feed, int64_t sample, int micros, struct tensor totals)
 {
 	struct schedule_options o = {
 		.kind = SCHEDULE_FORWARD, .stages = s->stages, .stage = s->stage, .chunks = s->chunks, .micros = micros,
@@ -176,22 +175,12 @@ static void forward_only(struct step *s, const struct feed *feed, int64_t sample
 	struct job job = {.feed = feed, .sample = sample, .micros = micros, .totals = totals};
 	struct schedule list;
 
+	check(micros <= s->micros);
 	schedule_make(&list, &o);
 	struct mark *ended = marks_for(&list);
 	check(list.slots <= s->gpt->slot_count && list.inputs <= s->gpt->input_count);
+	dev_zero(s->gpt->env.dev, Q_COMPUTE, totals);
 	carry_out(s, &list, ended, &job);
 	free(ended);
 	schedule_finish(&list);
-}
-
-void step_evaluate(struct step *s, const struct feed *feed, int64_t micros, struct tensor totals)
-{
-	int64_t most = SCHEDULE_MOST / (s->stages * s->chunks);
-	int64_t samples = s->data_size * s->gpt->env.batch; /* of a micro-batch on all data ranks */
-	most = most < SCHEDULE_MICROS ? most : SCHEDULE_MICROS;
-	dev_zero(s->gpt->env.dev, Q_COMPUTE, totals);
-	for (int64_t done = 0; done < micros; done += most) {
-		int64_t left = micros - done;
-		forward_only(s, feed, done * samples, (int)(left < most ? left : most), totals);
-	}
 }

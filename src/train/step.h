@@ -45,8 +45,8 @@ void step_finish(struct step *s);
  * totals (F64), runs the schedule. */
 void step_train(struct step *s, const struct feed *feed, int64_t sample, struct tensor totals);
 
-/* Forward only: `micros` micro-batches a rank from window 0 on, in several lists where one would be too long; losses into totals
+/* Forward only: `micros` micro-batches a rank, no more than a training step has, from this global sample on; losses into totals
  * (zeroed first). */
-void step_evaluate(struct step *s, const struct feed *feed, int64_t micros, struct tensor totals);
+void step_evaluate(struct step *s, const struct feed *feed, int64_t sample, int micros, struct tensor totals);
 
 #endif

@@ -2,17 +2,10 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "comm/control.h"
-
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool read_train(void *context, int64_t sample, int32_t *inputs, int32_t *targets, struct error *e)
 {
@@ -42,28 +35,50 @@ static void step(struct train *t)
 	grad_totals_read(&r->grad, t->totals);
 }
 
-double train_evaluate(struct train *t)
+/* The next step, or batch of an evaluation, and a checkpoint must still fit into max_minutes. */
+static bool time_is_up(const struct train *t)
+{
+	double limit = t->config->run.max_minutes * 60.0;
+	return limit > 0 && clock_now() - t->begin + 2.0 * t->longest >= limit;
+}
+
+bool train_evaluate(struct train *t, double *loss)
 {
 	const struct config *c = t->config;
 	const struct feed feed = {read_valid, &t->data};
-	double totals[TOTALS];
-	int64_t windows = t->data.valid_windows;
-	if (c->eval.batches <= windows / c->batch.global)
-		windows = c->eval.batches * c->batch.global;
+	double all[TOTALS] = {0};
+	int64_t windows = t->data.valid_windows, global = c->batch.global;
+	if (c->eval.batches <= windows / global)
+		windows = c->eval.batches * global;
 	int64_t each = c->batch.micro * t->run.mesh.size[AXIS_DATA]; /* windows a micro-batch of all data ranks */
 
 	log_phase("evaluation");
-	step_evaluate(&t->run.step, &feed, (windows + each - 1) / each, grad_totals(&t->run.grad));
-	grad_totals_reduce(&t->run.grad, totals);
+	for (int64_t first = 0; first < windows && all[TOTAL_STOP] == 0; first += global) {
+		int64_t here = windows - first < global ? windows - first : global;
+		double totals[TOTALS];
+		step_evaluate(&t->run.step, &feed, first, (int)((here + each - 1) / each), grad_totals(&t->run.grad));
+		if (time_is_up(t))
+			control_request_stop();
+		grad_totals_reduce(&t->run.grad, first + here < windows && control_stop_requested(), totals);
+		for (int i = 0; i < TOTALS; i++)
+			all[i] += totals[i];
+	}
 	log_phase(NULL);
-	return totals[TOTAL_TOKENS] > 0 ? totals[TOTAL_LOSS] / totals[TOTAL_TOKENS] : 0.0;
+	*loss = all[TOTAL_TOKENS] > 0 ? all[TOTAL_LOSS] / all[TOTAL_TOKENS] : 0.0;
+	return all[TOTAL_STOP] == 0;
 }
 
-static void evaluate(struct train *t)
+/* False: a stop was asked for. */
+static bool evaluate(struct train *t)
 {
-	double loss = train_evaluate(t);
+	double loss;
+	if (!train_evaluate(t, &loss)) {
+		log_info("step %lld: the evaluation is given up, a stop is asked for", (long long)t->scalars.step);
+		return false;
+	}
 	metrics_eval(t->metrics, t->scalars.step, loss);
 	console_eval(t->console, t->scalars.step, loss);
+	return true;
 }
 
 void train_save(struct train *t)
@@ -73,7 +88,7 @@ void train_save(struct train *t)
 	struct config_pair *settings = config_pairs(t->config, &pairs);
 	struct manifest_source *source = calloc((size_t)sources, sizeof *source);
 	int64_t *taken = calloc((size_t)sources, sizeof *taken);
-	double begin = now();
+	double begin = clock_now();
 
 	struct config_pair *tuning = calloc((size_t)t->tuning.count + 1, sizeof *tuning);
 	check(source && taken && tuning);
@@ -95,7 +110,7 @@ void train_save(struct train *t)
 		t->saved_step = t->scalars.step;
 	else if (comm_rank(t->world) == 0)
 		log_warn("step %lld: no checkpoint saved, training goes on: %s", (long long)t->scalars.step, e.text);
-	metrics_checkpoint(t->metrics, t->scalars.step, good ? NULL : e.text, now() - begin);
+	metrics_checkpoint(t->metrics, t->scalars.step, good ? NULL : e.text, clock_now() - begin);
 	config_free_pairs(settings, pairs);
 	free(source);
 	free(taken);
@@ -134,13 +149,6 @@ static void check_first_loss(const struct train *t)
 		log_warn("the first loss is %.4g; random weights should give about ln(vocab) = %.4g", t->scalars.loss, expected);
 }
 
-/* The next step and a checkpoint must still fit into max_minutes. */
-static bool time_is_up(const struct train *t, double longest)
-{
-	double limit = t->config->run.max_minutes * 60.0;
-	return limit > 0 && now() - t->begin + 2.0 * longest >= limit;
-}
-
 static bool due(int64_t every, int64_t step)
 {
 	return every > 0 && step % every == 0;
@@ -150,18 +158,17 @@ int train_loop(struct train *t, struct error *e)
 {
 	const struct config *c = t->config;
 	const struct scalars *s = &t->scalars;
-	double longest = 0;
 
 	dev_set_timeout(t->dev, c->launch.step_timeout);
 	if (s->step >= c->run.steps)
 		log_info("step %lld of %lld: nothing left to do", (long long)s->step, (long long)c->run.steps);
 	while (s->step < c->run.steps) {
-		double begin = now();
+		double begin = clock_now();
 		step(t);
-		double seconds = now() - begin;
+		double seconds = clock_now() - begin;
 		report(t, seconds);
 		check_first_loss(t);
-		longest = seconds > longest ? seconds : longest;
+		t->longest = seconds > t->longest ? seconds : t->longest;
 
 		if (s->overflows >= c->precision.overflow_limit) {
 			char bad[128];
@@ -171,8 +178,8 @@ int train_loop(struct train *t, struct error *e)
 			return CODE_DIVERGED;
 		}
 		bool stop = t->totals[TOTAL_STOP] > 0, end = s->step >= c->run.steps;
-		if (t->data.valid_windows > 0 && (due(c->eval.every, s->step) || (end && c->eval.every > 0)))
-			evaluate(t);
+		if (t->data.valid_windows > 0 && c->eval.every > 0 && (end || (!stop && s->step % c->eval.every == 0)) && !evaluate(t))
+			stop = true;
 		if (due(c->checkpoint.every, s->step) || end || stop)
 			train_save(t);
 		if (stop && !end) {
@@ -186,7 +193,7 @@ int train_loop(struct train *t, struct error *e)
 		}
 		if (stop && !end)
 			return CODE_STOPPED;
-		if (time_is_up(t, longest))
+		if (time_is_up(t))
 			control_request_stop();
 	}
 	return CODE_DONE;

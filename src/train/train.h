@@ -30,21 +30,23 @@ struct train {
 	struct tuning tuning;   /* of the device: kept in every checkpoint */
 	double totals[TOTALS];  /* of the last step */
 	int64_t saved_step;     /* of the newest checkpoint; −1: none */
-	double begin;           /* seconds, of the process */
+	double begin;           /* of the process, by clock_now */
+	double longest;         /* seconds of the longest step */
 };
 
-/* Collective over the world. `program` is named in launch lines. Fails on every rank alike, with any input's code. */
-bool train_open(struct train *t, struct config *config, struct device *dev, struct comm *world, const char *program,
-		struct error *e);
+/* Collective over the world. begin: when the process began, by clock_now; run.max_minutes are counted from there. `program` is
+ * named in launch lines. Fails on every rank alike, with any input's code. */
+bool train_open(struct train *t, struct config *config, struct device *dev, struct comm *world, double begin,
+		const char *program, struct error *e);
 void train_close(struct train *t);
 
 /* Trains until run.steps attempts are done, or a stop is asked for. Returns the exit code: CODE_DONE, CODE_STOPPED, or
  * with *e filled CODE_DIVERGED. Collective. */
 int train_loop(struct train *t, struct error *e);
 
-/* Mean loss over the first eval.batches·batch.global windows of the validation data (fewer if there are fewer).
- * Needs: validation data. Collective. */
-double train_evaluate(struct train *t);
+/* Mean loss over the first eval.batches·batch.global windows of the validation data (fewer if there are fewer); false: it was
+ * given up between two global batches, because a stop is asked for. Needs: validation data. Collective. */
+bool train_evaluate(struct train *t, double *loss);
 
 /* Saves a checkpoint of the state after the last step; a failure is a warning. Collective. */
 void train_save(struct train *t);

@@ -192,12 +192,12 @@ static void write_ledger(struct train *t)
 	free(all);
 }
 
-bool train_open(struct train *t, struct config *config, struct device *dev, struct comm *world, const char *program,
-		struct error *e)
+bool train_open(struct train *t, struct config *config, struct device *dev, struct comm *world, double begin,
+		const char *program, struct error *e)
 {
 	struct mesh mesh;
 
-	*t = (struct train){.config = config, .dev = dev, .world = world, .saved_step = -1};
+	*t = (struct train){.config = config, .dev = dev, .world = world, .begin = begin, .saved_step = -1};
 	t->scalars = run_scalars(config);
 	if (!config_alike(config, world, e) || !find_checkpoint(t, e) || !agreed(world, e, take_model(t, e)) ||
 	    !agreed(world, e, fit_mesh(t, &mesh, program, e)) || !agreed(world, e, open_data(t, e)) ||

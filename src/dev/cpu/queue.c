@@ -2,12 +2,7 @@
 
 #include <time.h>
 
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "base/clock.h"
 
 static bool reached(const struct queues *s, struct mark m)
 {
@@ -85,9 +80,9 @@ void queues_finish(struct queues *s, struct mark m, double timeout)
 	if (reached(s, m))
 		return;
 	check(!s->polling); /* an item that waited for an item could never end */
-	double start = now(), waited = 0;
+	double start = clock_now(), waited = 0;
 	while (queues_poll(s), !reached(s, m)) {
-		waited = now() - start;
+		waited = clock_now() - start;
 		if (timeout > 0 && waited > timeout) {
 			const struct work *w = culprit(s, m);
 			die(CODE_PEER, "waited %g s for %s in group %s", timeout, w->call, w->group);
