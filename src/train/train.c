@@ -35,11 +35,12 @@ static void step(struct train *t)
 	grad_totals_read(&r->grad, t->totals);
 }
 
-/* The next step, or batch of an evaluation, and a checkpoint must still fit into max_minutes. */
+/* The next step, or batch of an evaluation, and a checkpoint must still fit into max_minutes. Before the first checkpoint it is
+ * taken to last as long as a step. */
 static bool time_is_up(const struct train *t)
 {
 	double limit = t->config->run.max_minutes * 60.0;
-	return limit > 0 && clock_now() - t->begin + 2.0 * t->longest >= limit;
+	return limit > 0 && clock_now() - t->begin + t->longest_step + fmax(t->longest_step, t->longest_save) >= limit;
 }
 
 bool train_evaluate(struct train *t, double *loss)
@@ -110,7 +111,9 @@ void train_save(struct train *t)
 		t->saved_step = t->scalars.step;
 	else if (comm_rank(t->world) == 0)
 		log_warn("step %lld: no checkpoint saved, training goes on: %s", (long long)t->scalars.step, e.text);
-	metrics_checkpoint(t->metrics, t->scalars.step, good ? NULL : e.text, clock_now() - begin);
+	double seconds = clock_now() - begin;
+	t->longest_save = fmax(t->longest_save, seconds);
+	metrics_checkpoint(t->metrics, t->scalars.step, good ? NULL : e.text, seconds);
 	config_free_pairs(settings, pairs);
 	free(source);
 	free(taken);
@@ -168,7 +171,7 @@ int train_loop(struct train *t, struct error *e)
 		double seconds = clock_now() - begin;
 		report(t, seconds);
 		check_first_loss(t);
-		t->longest = seconds > t->longest ? seconds : t->longest;
+		t->longest_step = fmax(t->longest_step, seconds);
 
 		if (s->overflows >= c->precision.overflow_limit) {
 			char bad[128];

@@ -31,7 +31,7 @@ struct train {
 	double totals[TOTALS];  /* of the last step */
 	int64_t saved_step;     /* of the newest checkpoint; −1: none */
 	double begin;           /* of the process, by clock_now */
-	double longest;         /* seconds of the longest step */
+	double longest_step, longest_save; /* seconds, so far */
 };
 
 /* Collective over the world. begin: when the process began, by clock_now; run.max_minutes are counted from there. `program` is
