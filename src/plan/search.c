@@ -1,10 +1,12 @@
 #include "plan/search_fit.h"
 #include "plan/search_sketch.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FULL = 12,   /* planned in full */
+enum { FULL = 12,   /* planned in full, at least */
+       MOST = 48,   /* where more are sketched as faster than all that are planned */
        MICRO = 16 }; /* samples of a micro-batch, at most */
 static const double tie = 0.01;
 
@@ -45,8 +47,7 @@ static void each_schedule(const struct walk *w, struct search_layout l)
 	both_optimizers(w->s, l);
 	l.schedule = PIPELINE_INTERLEAVED;
 	for (l.chunks = 2; l.chunks <= SEARCH_CHUNKS && l.chunks * l.pipeline <= m->layers; l.chunks++)
-		if (m->layers % (l.chunks * l.pipeline) == 0)
-			both_optimizers(w->s, l);
+		both_optimizers(w->s, l);
 }
 
 static void layouts_of(void *to, const struct search_layout *mesh)
@@ -160,10 +161,19 @@ static void drop(struct search *s, int i)
 	s->list[s->count - 1] = out;
 }
 
+/* Whether the next in order of sketches is worth a plan: it is one of the first, or may be the fastest. */
+static bool worth_planning(const struct search *s, double fastest)
+{
+	if (s->ranked == s->count || !runs(&s->list[s->ranked]))
+		return false;
+	return s->ranked < FULL || (s->ranked < MOST && s->list[s->ranked].sketch < fastest);
+}
+
 /* A sketch counts three stages; another one may hold more, and then the layout is out here. */
 static bool plan_best(struct search *s, const struct plan_options *o, struct error *e)
 {
-	while (s->ranked < s->count && s->ranked < FULL && runs(&s->list[s->ranked])) {
+	double fastest = INFINITY;
+	while (worth_planning(s, fastest)) {
 		struct search_layout *l = &s->list[s->ranked];
 		struct plan p;
 		struct error why = {0};
@@ -185,6 +195,8 @@ static bool plan_best(struct search *s, const struct plan_options *o, struct err
 			search_too_much(l, &p, p.fullest);
 			l->seconds = l->mfu = 0;
 			drop(s, s->ranked);
+		} else {
+			fastest = fmin(fastest, l->seconds);
 		}
 		s->ranked += fit;
 		plan_finish(&p);

@@ -242,6 +242,20 @@ static void micro_batches_of_any_size(void **state)
 	close_rig(&r);
 }
 
+/* Chunks of interleaved stages need not all have as many layers: 11 are not divisible by any number of them. */
+static void chunks_need_not_divide_the_layers(void **state)
+{
+	struct rig r;
+	open_rig(&r, "[model]\nlayers = 11\nhidden = 1024\nheads = 8\nsequence = 512\nvocab = 8192\nffn = 4097\n[batch]\nglobal = 4\n",
+		 "[device]\nmemory_gib = 16\n", 2);
+	run_search(&r);
+	int uneven = 0;
+	for (int i = 0; i < r.search.ranked; i++)
+		uneven += r.search.list[i].chunks > 1;
+	assert_true(uneven > 0);
+	close_rig(&r);
+}
+
 /* Each mesh with several data ranks is looked at with both optimizers. What is out because of a sharded one's memory does not fit
  * whole either. */
 static void both_optimizers_are_looked_at(void **state)
@@ -277,6 +291,7 @@ int main(void)
 		cmocka_unit_test(fewest_is_that_of_all_meshes), cmocka_unit_test(longest_is_that_of_all_meshes),
 		cmocka_unit_test(refuses_where_no_mesh_fits), cmocka_unit_test(ranks),
 		cmocka_unit_test(few_micros_are_sketched), cmocka_unit_test(micro_batches_of_any_size),
+		cmocka_unit_test(chunks_need_not_divide_the_layers),
 		cmocka_unit_test(both_optimizers_are_looked_at),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
