@@ -36,6 +36,15 @@ const char *log_phase_name(void)
 	return phase;
 }
 
+/* Shows what has been printed. What the log cannot write is lost, but fails no command: `whole` says whether standard output
+ * had written all that commands themselves had printed before. */
+static void show(bool whole)
+{
+	fflush(stdout);
+	if (whole)
+		clearerr(stdout);
+}
+
 static void remove_bar(void)
 {
 	if (bar)
@@ -45,15 +54,17 @@ static void remove_bar(void)
 
 void log_bar(const char *text)
 {
+	bool whole = !ferror(stdout);
 	remove_bar();
 	fputs(text, stdout);
 	bar = *text != '\0';
-	fflush(stdout);
+	show(whole);
 }
 
 void log_info(const char *format, ...)
 {
 	va_list args;
+	bool whole = !ferror(stdout);
 	if (rank != 0)
 		return;
 	remove_bar();
@@ -61,7 +72,7 @@ void log_info(const char *format, ...)
 	vprintf(format, args);
 	va_end(args);
 	putchar('\n');
-	fflush(stdout);
+	show(whole);
 }
 
 /* One write(2) a line, so that the lines of many ranks on one terminal do not mix; and one line, whatever a name that
@@ -73,8 +84,9 @@ static void put_line(char *line, size_t room)
 		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
 			line[i] = '?';
 	line[n++] = '\n';
+	bool whole = !ferror(stdout);
 	remove_bar();
-	fflush(stdout);
+	show(whole);
 	ssize_t ignored = write(STDERR_FILENO, line, n);
 	(void)ignored;
 }
