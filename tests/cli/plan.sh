@@ -97,6 +97,8 @@ grep -q 'does not fit on 8; the fewest are [0-9]' out || wrong plan-layouts "$(c
 # Some runs of the published ones: marked as fitted on is what the stack file names. A run that is not planned, but could be, is an error.
 published=$scripts/../tests/golden/published/measured_runs.csv
 { head -n 1 "$published"; grep -E '^(sc21-t1-1.7B|sc21-t1-39.1B|bloom-L635),' "$published"; } >some.csv
+"$scripts/plan-accuracy" "$mtrain" some.csv --check-all >out 2>err && wrong plan-accuracy 'passes sets without runs'
+grep -q '^ERROR: vTrain: no worst error can be measured$' out || wrong plan-accuracy "$(cat out err)"
 "$scripts/plan-accuracy" "$mtrain" some.csv --check --report . >out 2>err || wrong plan-accuracy "$(cat out err)"
 [ "$(grep -oE '^[^ ]+ .*% \*' out | cut -d' ' -f1 | tr '\n' ' ')" = 'sc21-t1-39.1B bloom-L635 ' ] || wrong plan-accuracy "marks as fitted: $(cat out)"
 sed -i '/^sc21-t1-1.7B/s/,1F1B,/,GPipe,/' some.csv
