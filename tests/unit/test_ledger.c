@@ -207,6 +207,11 @@ static void activations_of_a_layer(void **state)
 
 /* Every stage of a trillion parameters on 4096 ranks, in under a second and without the memory that it speaks of. The
  * best of a few tries counts, since others may be at work on the machine; instrumented code is not held to it. */
+#ifdef __SANITIZE_ADDRESS__
+static const double trillion_limit = INFINITY;
+#else
+static const double trillion_limit = 1;
+#endif
 static void a_trillion_in_a_second(void **state)
 {
 	struct rig r = {0};
@@ -214,7 +219,7 @@ static void a_trillion_in_a_second(void **state)
 	double took = INFINITY;
 	OPEN(&r, 4096, "parallel.tensor=8", "parallel.pipeline=64", "model.layers=128", "model.hidden=25600", "model.heads=160",
 	     "batch.global=3072");
-	for (int tries = 0; took > 1 && tries < 4; tries++) {
+	for (int tries = 0; tries == 0 || (took > trillion_limit && tries < 4); tries++) {
 		double begin = seconds(), weights = 0;
 		for (int stage = 0; stage < 64; stage++) {
 			struct ledger l;
@@ -227,10 +232,8 @@ static void a_trillion_in_a_second(void **state)
 	config_finish(&r.config);
 	getrusage(RUSAGE_SELF, &use);
 	printf("64 stages: %.2f s, %ld MiB\n", took, use.ru_maxrss / 1024);
-#ifndef __SANITIZE_ADDRESS__
-	if (took > 1)
+	if (took > trillion_limit)
 		fail_msg("took %.2f s", took);
-#endif
 }
 
 static void json_has_every_number(void **state)
